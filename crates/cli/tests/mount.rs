@@ -360,6 +360,46 @@ impl Drop for Knobs {
     }
 }
 
+/// What the kernel was told of the cache of the disk that is mounted here.
+fn write_cache(dir: &str) -> String {
+    let mounts = fs::read_to_string("/proc/mounts").expect("the mounts");
+    let disk = mounts.lines().find_map(|line| {
+        let mut words = line.split(' ');
+        let (disk, at) = (words.next()?, words.next()?);
+        (at == dir).then(|| disk.trim_start_matches("/dev/").to_string())
+    });
+    let disk = disk.expect("it is mounted");
+    let told = fs::read_to_string(format!("/sys/block/{disk}/queue/write_cache"));
+    told.expect("the knob").trim().to_string()
+}
+
+/// A log volume has no volatile cache. What is synced survives all the same.
+#[test]
+fn the_kernel_sends_a_log_volume_no_flushes() {
+    if !possible(&EXT4) {
+        return;
+    }
+    let place = Place::new("no-flushes");
+    let (toml, dir) = (place.path("wal.toml"), place.path("m"));
+    let (a, b, backing) = (place.path("a"), place.path("b"), place.path("backing"));
+    let devices = ["--device", &a, "--device", &b, "--size", "32MiB"];
+    let store = ["--backing", &backing, "--backing-size", "64MiB"];
+    let made = tantalum(&["log", "create", &toml]).args(devices).args(store).output();
+    assert!(made.expect("it starts").status.success());
+    let mounted = Mounted::by(&["log", "mount"], &dir, &[&toml, &dir, "--fs", "ext4"]);
+    let mounted = mounted.unwrap_or_else(|(code, said)| panic!("{code:?}: {said}"));
+    assert_eq!(write_cache(&dir), "write through");
+    let path = mounted.path("synced");
+    fs::write(&path, [7; 100_000]).expect("written");
+    File::open(&path).and_then(|file| file.sync_all()).expect("synced");
+    File::open(&dir).and_then(|dir| dir.sync_all()).expect("synced");
+    run(env!("CARGO_BIN_EXE_tantalum"), &["log", "cut", &toml]);
+    run(env!("CARGO_BIN_EXE_tantalum"), &["log", "restore", &toml]);
+    assert!(fs::read(&path).expect("it is there") == [7; 100_000]);
+    mounted.stop();
+    place.assert_clean();
+}
+
 /// A loop device keeps the setting "no flushes" of an earlier user; a mounted drive needs flushes.
 #[test]
 fn the_kernel_sends_flushes_whatever_the_loop_device_was_told_before() {
@@ -370,15 +410,7 @@ fn the_kernel_sends_flushes_whatever_the_loop_device_was_told_before() {
     let (image, dir) = (place.image("volatile"), place.path("m"));
     let _knobs = Knobs::turned();
     let mounted = Mounted::new(&dir, &[&image, &dir, "--fs", "ext4"]);
-    let mounts = fs::read_to_string("/proc/mounts").expect("the mounts");
-    let disk = mounts.lines().find_map(|line| {
-        let mut words = line.split(' ');
-        let (disk, at) = (words.next()?, words.next()?);
-        (at == dir).then(|| disk.trim_start_matches("/dev/").to_string())
-    });
-    let disk = disk.expect("it is mounted");
-    let told = fs::read_to_string(format!("/sys/block/{disk}/queue/write_cache"));
-    assert_eq!(told.expect("the knob").trim(), "write back");
+    assert_eq!(write_cache(&dir), "write back");
     let flushes = || commands(&image, &["flush"]).0;
     let before = flushes();
     let mut file = File::create(mounted.path("file")).expect("a file");

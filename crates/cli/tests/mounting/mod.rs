@@ -96,7 +96,16 @@ impl Mounted {
 
     /// The same; on failure returns its standard error and exit code.
     pub fn try_new(dir: &str, arguments: &[&str]) -> Result<Mounted, (Option<i32>, String)> {
-        let mut command = tantalum(&["drive", "mount", "--time-scale", "0"]);
+        Mounted::by(&["drive", "mount", "--time-scale", "0"], dir, arguments)
+    }
+
+    /// The same by other words than those that mount a drive.
+    pub fn by(
+        words: &[&str],
+        dir: &str,
+        arguments: &[&str],
+    ) -> Result<Mounted, (Option<i32>, String)> {
+        let mut command = tantalum(words);
         command.args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("it starts");
         let said = Arc::new(Mutex::new(String::new()));

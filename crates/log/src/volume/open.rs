@@ -57,6 +57,8 @@ pub(crate) fn caps(backing: &Caps, options: &VolumeOptions) -> Result<Caps, Volu
         blocks,
         atomic_unit: unit,
         atomic_group: Some(options.atomic_group),
+        // What was acknowledged is durable in the log: a flush has nothing to do.
+        flush: false,
         ..Caps::power_safe(blocks, Payload::Bytes)
     })
 }

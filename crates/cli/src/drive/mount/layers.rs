@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use std::cell::{Cell, RefCell};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
-use tantalum_device::{LiveBox, PowerCycle, PowerState};
+use tantalum_device::{BlockDevice, LiveBox, PowerCycle, PowerState};
 use tantalum_export::Volume;
 use tantalum_export::fuse::{self, Directory, FILE_NAME, OneFile, Rights, Served};
 use tantalum_export::nbd::OnCut;
@@ -233,16 +233,21 @@ impl<B: LiveBox> Layers<B> {
                 break;
             }
         }
-        self.have_flushes_sent(&last?).await
+        self.tell_of_flushes(&last?).await
     }
 
-    /// Makes the kernel send flushes to the disk. The kernel keeps the setting "no flushes" of a
-    /// loop device when the device is attached to another file.
-    async fn have_flushes_sent(&self, disk: &str) -> Result<String, String> {
+    /// Makes the kernel send flushes to the disk if they mean anything there. A device that keeps
+    /// what it acknowledged, and whose flushes do nothing, is spared them: each would be one more
+    /// request to this process for every commit. The kernel keeps the setting of a loop device when
+    /// the device is attached to another file, so it is always set.
+    async fn tell_of_flushes(&self, disk: &str) -> Result<String, String> {
+        let device = self.site.drive.device();
+        let spared = device.caps().ack.survives() && !device.caps().flush;
+        let word = if spared { "write through" } else { "write back" };
         let knob = disk.replacen("/dev/", "/sys/block/", 1) + "/queue/write_cache";
         let script = r#"[ "$(cat "$0")" = "$1" ] || echo "$1" >"$0"; [ "$(cat "$0")" = "$1" ]"#;
-        let ended = self.program("sh", &["-c", script, &knob, "write back"]).await?;
-        let what = format!("having the kernel send flushes ({knob} as \"write back\")");
+        let ended = self.program("sh", &["-c", script, &knob, word]).await?;
+        let what = format!("telling the kernel whether to send flushes ({knob} as \"{word}\")");
         ended.ok(&what).map(|_| disk.to_string())
     }
 
