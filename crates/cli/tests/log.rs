@@ -36,6 +36,10 @@ fn a_served_log_volume_keeps_what_it_acknowledged() {
     log("restore", &[&at], 0);
     assert_eq!(Nbd::connect(&socket).expect("a server").read(1).expect("read"), block);
     assert_eq!(serving.stop().0, Some(0));
+    // Whoever asks now is told how to serve it.
+    for verb in ["status", "cut"] {
+        assert!(log(verb, &[&at], 2).1.contains("`tantalum log serve "), "{verb}");
+    }
     log("check", &[&at], 0);
     assert!(log("recover", &[&at], 0).0.contains("the backing has everything"));
     let disk = std::fs::read(disk).expect("the backing");

@@ -144,7 +144,7 @@ impl Plan {
 }
 
 impl<D: BlockDevice> BlockDevice for Faults<D> {
-    forward!(inner: caps, is_alive, arm_queue, blocks_its_thread);
+    forward!(inner: caps, is_alive, arm_queue, blocks_its_thread, allocation);
 
     async fn read(&self, at: Block, buf: DataMut<'_>) -> Result<(), IoError> {
         if self.plan.fails(CommandKind::Read) {

@@ -1,8 +1,8 @@
 //! Boxes of any kind that there is: drives, disks, RAM devices, and arrays of them.
 
 use tantalum_device::{
-    AtomicError, Block, BlockDevice, Blocks, Caps, Data, DataMut, Disk, Durability, Extent,
-    IoError, PowerCycle, Raid0, RaidBox, RamDevice,
+    Allocation, AtomicError, Block, BlockDevice, Blocks, Caps, Data, DataMut, Disk, Durability,
+    Extent, IoError, PowerCycle, Raid0, RaidBox, RamDevice,
 };
 use tantalum_drive::{Drive, DriveLink, RecoveryError};
 
@@ -89,6 +89,10 @@ impl BlockDevice for AnyLink {
 
     async fn discard(&self, range: Blocks) -> Result<(), IoError> {
         each!(self, AnyLink, d => d.discard(range).await)
+    }
+
+    async fn allocation(&self, range: Blocks) -> Result<Allocation, IoError> {
+        each!(self, AnyLink, d => d.allocation(range).await)
     }
 }
 

@@ -152,11 +152,14 @@ pub fn connect(drive: &Path) -> Result<Client, String> {
     let is_socket = is.as_ref().is_ok_and(|is| is.file_type().is_socket());
     let socket = if is_socket { drive.to_owned() } else { socket_beside(drive) };
     Client::connect(&socket).map_err(|e| match e {
-        ClientError::NotThere(socket) if is.is_ok() => format!(
-            "the drive in {name} does not run, or has its control socket elsewhere than at {}: start it with \
-             `tantalum drive serve {name}` or `tantalum drive mount {name} DIR`, or give the socket",
-            socket.display()
-        ),
+        ClientError::NotThere(socket) if is.is_ok() => {
+            let (noun, what) = kind(drive);
+            format!(
+                "{what} {name} does not run, or has its control socket elsewhere than at {}: start it with \
+                 `tantalum {noun} serve {name}` or `tantalum {noun} mount {name} DIR`, or give the socket",
+                socket.display()
+            )
+        }
         ClientError::NotThere(socket) => format!(
             "there is neither {name} nor {}: give the image of a drive that runs, or its control socket",
             socket.display()
@@ -166,6 +169,19 @@ pub fn connect(drive: &Path) -> Result<Client, String> {
         ),
         e => e.to_string(),
     })
+}
+
+/// The commands for what is in this file, and what it is: the description of a log or cache volume,
+/// or else the image of a drive.
+#[allow(clippy::disallowed_methods, reason = "the edge: the file that the user names")]
+fn kind(path: &Path) -> (&'static str, &'static str) {
+    let text =
+        path.extension().filter(|e| *e == "toml").and_then(|_| std::fs::read_to_string(path).ok());
+    match text.and_then(|text| text.parse::<toml::Table>().ok()) {
+        Some(table) if table.contains_key("flash") => ("cache", "the volume of the cache"),
+        Some(_) => ("log", "the volume of the log"),
+        None => ("drive", "the drive in"),
+    }
 }
 
 /// Lines of a name and a text.

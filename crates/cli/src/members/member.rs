@@ -2,8 +2,8 @@
 
 use crate::out;
 use tantalum_device::{
-    AtomicError, Block, BlockDevice, Blocks, Caps, Data, DataMut, Durability, Extent, File,
-    IoError, LiveBox, PowerCycle, StartError,
+    Allocation, AtomicError, Block, BlockDevice, Blocks, Caps, Data, DataMut, Durability, Extent,
+    File, IoError, LiveBox, PowerCycle, StartError,
 };
 use tantalum_drive::{Drive, DriveLink};
 use tantalum_explore::{AnyBox, AnyLink};
@@ -72,6 +72,10 @@ impl BlockDevice for MemberLink {
 
     async fn discard(&self, range: Blocks) -> Result<(), IoError> {
         each!(self, MemberLink, d => d.discard(range).await)
+    }
+
+    async fn allocation(&self, range: Blocks) -> Result<Allocation, IoError> {
+        each!(self, MemberLink, d => d.allocation(range).await)
     }
 }
 

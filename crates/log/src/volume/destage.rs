@@ -5,6 +5,8 @@
 //! 2. The backing is flushed before its label says that it has these changes. The label is durable
 //!    before the checkpoint passes them. A cut in between repeats the round, with the same or newer
 //!    content.
+//!    What the backing says that it does not hold is durable with that flush, too, so it is not
+//!    discarded again.
 //! 3. One round at a time. So no two writes of the backing overlap.
 //! 4. It begins when memory or the log is half full, or a change waits for memory, or a change was
 //!    in memory for a while.
@@ -21,6 +23,8 @@ use tantalum_rt::{First, first, join_all};
 
 /// Bytes of one write to the backing, at most.
 const WRITE_BYTES: usize = 1 << 20;
+/// A hole of the backing within what is discarded is left out if it is at least so long.
+const HOLE_BYTES: u64 = 1 << 20;
 /// Writes to the backing in flight, at most.
 const DEPTH: usize = 8;
 /// What of the log may be in use before changes are destaged.
@@ -98,10 +102,10 @@ impl<L: BlockDevice + Clone + 'static, B: BlockDevice> Core<L, B> {
     async fn write_run(&self, run: Run) -> Result<(), IoError> {
         let (Some(head), Some(tail)) = (run.first(), run.last()) else { return Ok(()) };
         let (start, count) = (Block(head.blocks.start), tail.blocks.end - head.blocks.start);
-        self.count(|s| s.writes += 1);
         if head.content == Content::Zeros {
-            return self.backing.discard(Blocks { start, count }).await;
+            return self.discard(Blocks { start, count }).await;
         }
+        self.count(|s| s.writes += 1);
         let mut bytes = vec![0; count as usize * self.block()];
         let mut rest = &mut bytes[..];
         for piece in &run {
@@ -112,6 +116,35 @@ impl<L: BlockDevice + Clone + 'static, B: BlockDevice> Core<L, B> {
         }
         self.count(|s| s.written_bytes += bytes.len() as u64);
         self.backing.write(start, Data::Bytes(&bytes), Durability::Normal).await
+    }
+
+    /// Discards what holds data. Who makes a file system discards the whole volume, and a disk
+    /// without trim writes zeros for that: to a new disk it would do so for minutes, and writes would
+    /// wait for memory.
+    async fn discard(&self, range: Blocks) -> Result<(), IoError> {
+        let mut rest = range;
+        let mut data = Blocks { count: 0, ..range };
+        while rest.count > 0 {
+            let told = self.backing.allocation(rest).await?;
+            let blocks = told.blocks.clamp(1, rest.count);
+            rest = Blocks { start: Block(rest.start.0 + blocks), count: rest.count - blocks };
+            let long = blocks == range.count || blocks * self.block() as u64 >= HOLE_BYTES;
+            if told.hole && long {
+                self.discard_data(data).await?;
+                data = Blocks { count: 0, ..rest };
+            } else {
+                data.count += blocks;
+            }
+        }
+        self.discard_data(data).await
+    }
+
+    async fn discard_data(&self, data: Blocks) -> Result<(), IoError> {
+        if data.count == 0 {
+            return Ok(());
+        }
+        self.count(|s| s.writes += 1);
+        self.backing.discard(data).await
     }
 
     /// The backing has everything before `lsn`: its label says so, and then the log's checkpoint.
