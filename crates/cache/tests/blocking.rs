@@ -220,6 +220,21 @@ fn the_store_of_a_program_gets_every_page_and_may_refuse() {
     cache.close().unwrap();
 }
 
+/// A call that comes when the cache has just been closed is not carried out: its thread may not have
+/// ended yet.
+#[test]
+fn every_call_after_the_end_fails() {
+    let scratch = Scratch::new();
+    let (flash, memory) = over_memory(&scratch, Mode::Back);
+    let slow = Slow::Store(memory);
+    for _ in 0..100 {
+        let cache = open(&flash, &slow);
+        cache.close().unwrap();
+        assert!(matches!(cache.checkpoint(), Err(CacheError::Stopped(_))));
+        assert!(matches!(cache.stats(), Err(CacheError::Stopped(_))));
+    }
+}
+
 /// A log that is durable up to some LSN, and a pool with cold pages.
 #[derive(Default)]
 struct Engine {

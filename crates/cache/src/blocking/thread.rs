@@ -196,6 +196,10 @@ async fn serve<F: BlockDevice + 'static, S: SlowStore + 'static>(
     while let First::A(Some(letter)) =
         first(letters.next(), over.changed.until(|| over.is.get())).await
     {
+        // Its sender knows that the cache has ended, if this is not carried out.
+        if over.is.get() {
+            break;
+        }
         let answer = answer(cache.clone(), letter, over.clone());
         rt.spawn_background("cache: a letter", answer);
     }
