@@ -23,7 +23,7 @@ use tantalum_cache::flash::{CacheError, Fetched, OpenError, SlowStore};
 use tantalum_device::IoError;
 use tantalum_rt::sync::{Mutex, Permit};
 
-/// Holds a cache to its promises ([`Versions`]).
+/// Holds a cache to its promises (`Versions`).
 #[derive(Clone, Default)]
 pub struct CacheJudge {
     versions: Rc<RefCell<Versions>>,
