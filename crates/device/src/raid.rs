@@ -12,8 +12,8 @@
 
 use crate::planted::planted;
 use crate::{
-    AtomicError, Block, BlockDevice, Blocks, Caps, Data, DataMut, Durability, Extent, IoError,
-    PowerCycle,
+    Allocation, AtomicError, Block, BlockDevice, Blocks, Caps, Data, DataMut, Durability, Extent,
+    IoError, PowerCycle,
 };
 use std::cell::Cell;
 use std::rc::Rc;
@@ -200,6 +200,19 @@ impl<D: BlockDevice> BlockDevice for Raid0<D> {
             self.members[part.member].discard(range)
         });
         self.note(all(join_all(parts.collect()).await), false)
+    }
+
+    /// Of the blocks in the first chunk.
+    async fn allocation(&self, range: Blocks) -> Result<Allocation, IoError> {
+        self.caps.check_range(range)?;
+        let within = range.start.0 % self.chunk;
+        let here = (self.chunk - within).min(range.count);
+        let Some(part) = self.parts(range.start, here).into_iter().next() else {
+            return Ok(Allocation { blocks: range.count, hole: false });
+        };
+        let range = Blocks { start: part.at, count: here };
+        let told = self.members[part.member].allocation(range).await?;
+        Ok(Allocation { blocks: told.blocks.clamp(1, here), ..told })
     }
 }
 

@@ -245,6 +245,25 @@ fn errors_of_an_array_name_its_blocks() {
 }
 
 #[test]
+fn an_array_tells_what_holds_nothing() {
+    run(1, |rt| async move {
+        let members: Vec<_> = (0..3).map(|_| ram(&rt)).collect();
+        let array = Raid0::new(members.clone(), 4).unwrap();
+        // Chunks of 4 blocks over 3 members: block 42 of the array is block 14 of member 1.
+        put(&members[1], 14, 7, Durability::Normal).await.unwrap();
+        let (all, mut at, mut runs) = (array.caps().blocks, 0, Vec::new());
+        while at < all {
+            let rest = Blocks { start: Block(at), count: all - at };
+            let told = array.allocation(rest).await.unwrap();
+            runs.push((at, told.hole));
+            at += told.blocks;
+        }
+        runs.dedup_by_key(|(_, hole)| *hole);
+        assert_eq!(runs, [(0, true), (42, false), (43, true)]);
+    });
+}
+
+#[test]
 fn c6_after_a_durability_step_of_one_member_failed_no_member_takes_changes() {
     for kind in [CommandKind::Flush, CommandKind::Fua] {
         run(4, |rt| async move {

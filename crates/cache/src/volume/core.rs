@@ -12,7 +12,7 @@ use crate::volume::claims::Claims;
 use crate::volume::error::io_error;
 use std::ops::Range;
 use std::rc::Rc;
-use tantalum_device::{BlockDevice, Blocks, Caps, IoError};
+use tantalum_device::{Allocation, Block, BlockDevice, Blocks, Caps, IoError};
 use tantalum_rt::{Rt, join_all};
 
 pub(crate) struct Core<F: BlockDevice + 'static, D: BlockDevice + 'static> {
@@ -25,6 +25,8 @@ pub(crate) struct Core<F: BlockDevice + 'static, D: BlockDevice + 'static> {
 
 /// Tombstones of a discard that are on their way side by side, at most.
 const GAPS: usize = 64;
+/// Pages that are looked at for one answer about what is stored, at most.
+const LOOK: u64 = 1 << 16;
 
 impl<F: BlockDevice + 'static, D: BlockDevice + 'static> Core<F, D> {
     pub fn new(rt: &Rt, cache: FlashCache<F, DeviceStore<D>>, caps: Caps) -> Core<F, D> {
@@ -105,6 +107,31 @@ impl<F: BlockDevice + 'static, D: BlockDevice + 'static> Core<F, D> {
             let _ = core.stage(page, data, false, 0);
         }
         Ok(())
+    }
+
+    /// Whether the first of these blocks hold data: those of a cached page do, and the slow device
+    /// knows it of the others.
+    pub async fn allocation(&self, blocks: Blocks) -> Result<Allocation, IoError> {
+        let page = self.page() as u64;
+        let mut bytes = self.bytes(blocks);
+        bytes.end = bytes.end.min((bytes.start / page + LOOK) * page);
+        let pages = self.pages(&bytes);
+        let cached = self.cached(&pages);
+        let like_first = (pages.start..).zip(&cached).take_while(|(at, page)| at == *page).count();
+        let end = match like_first {
+            0 => cached.first().map_or(bytes.end, |next| next * page),
+            n => bytes.end.min((pages.start + n as u64) * page),
+        };
+        let count = (end - bytes.start) / u64::from(self.caps.block_size);
+        if like_first > 0 {
+            return Ok(Allocation { blocks: count, hole: false });
+        }
+        let store = self.store();
+        // The first may be within a page.
+        let skip = (bytes.start - pages.start * page) / u64::from(self.caps.block_size);
+        let range = Blocks { start: Block(store.block(pages.start).0 + skip), count };
+        let told = store.device().allocation(range).await?;
+        Ok(Allocation { blocks: told.blocks.clamp(1, count), ..told })
     }
 
     pub async fn write(&self, blocks: Blocks, data: &[u8], durable: bool) -> Result<(), IoError> {

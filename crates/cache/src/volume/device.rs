@@ -3,7 +3,8 @@
 use crate::volume::core::Core;
 use std::rc::Rc;
 use tantalum_device::{
-    AtomicError, Block, BlockDevice, Blocks, Caps, Data, DataMut, Durability, Extent, IoError, Link,
+    Allocation, AtomicError, Block, BlockDevice, Blocks, Caps, Data, DataMut, Durability, Extent,
+    IoError, Link,
 };
 
 /// A cache volume as a device. It ends with the power; after a restart, take a new one.
@@ -70,5 +71,10 @@ impl<F: BlockDevice + 'static, D: BlockDevice + 'static> BlockDevice for VolumeD
         let core = self.core()?;
         self.caps.check_range(range)?;
         self.link.command("discard on a cache volume", core.discard(range)).await
+    }
+    async fn allocation(&self, range: Blocks) -> Result<Allocation, IoError> {
+        let core = self.core()?;
+        self.caps.check_range(range)?;
+        self.link.command("a look at what a cache volume has", core.allocation(range)).await
     }
 }

@@ -44,6 +44,45 @@ fn a_flush_brings_pages_to_flash_and_with_write_through_to_the_slow_device() {
     });
 }
 
+/// Cached pages hold data, and the slow device tells the rest.
+#[test]
+fn what_holds_nothing_is_told() {
+    with(9, |rt| async move {
+        let shape = Shape::wide();
+        let boxes = Boxes::new(&rt, &shape);
+        let volume = boxes.started(&rt, &shape).await;
+        let device = volume.device();
+        let all = device.caps().blocks;
+        let told = async || {
+            let (mut at, mut runs) = (0, Vec::new());
+            while at < all {
+                let rest = Blocks { start: Block(at), count: all - at };
+                let told = device.allocation(rest).await.unwrap();
+                runs.push((at, told.hole));
+                at += told.blocks;
+            }
+            runs.dedup_by_key(|(_, hole)| *hole);
+            runs
+        };
+        assert_eq!(told().await, [(0, true)]);
+        // Pages of four blocks, some of them side by side.
+        for at in [9, 13, 30] {
+            write(&device, at, 1).await.unwrap();
+        }
+        write(&boxes.slow, DATA + 41, 1).await.unwrap();
+        let cached = [(0, true), (8, false), (16, true), (28, false), (32, true)];
+        let stored = [(41, false), (42, true)];
+        assert_eq!(told().await, [&cached[..], &stored[..]].concat());
+        // From within a page.
+        let told = device.allocation(Blocks { start: Block(41), count: all - 41 }).await.unwrap();
+        assert_eq!((told.blocks, told.hole), (1, false));
+        let told = device.allocation(Blocks { start: Block(15), count: 1 }).await.unwrap();
+        assert_eq!((told.blocks, told.hole), (1, false));
+        let beyond = Blocks { start: Block(all), count: 1 };
+        assert!(matches!(device.allocation(beyond).await, Err(IoError::Invalid(_))));
+    });
+}
+
 /// The next start is warm, and an end without a close keeps what was flushed.
 #[test]
 fn an_end_in_good_order_leaves_everything_and_a_warm_start() {

@@ -10,12 +10,13 @@
 use crate::Log;
 use crate::superblock::Uuid;
 use crate::volume::entry::Entry;
+use crate::volume::map::Content;
 use crate::volume::memory::Memory;
 use crate::volume::options::VolumeOptions;
 use crate::wait::Waiters;
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
-use tantalum_device::{Block, BlockDevice, Caps, DataMut, IoError};
+use tantalum_device::{Allocation, Block, BlockDevice, Blocks, Caps, DataMut, IoError};
 use tantalum_rt::sync::Mutex;
 use tantalum_rt::{Rt, join_all};
 
@@ -196,6 +197,23 @@ impl<L: BlockDevice + Clone + 'static, B: BlockDevice> Core<L, B> {
         join_all(reads).await.into_iter().collect::<Result<(), IoError>>()?;
         reading.memory.borrow_mut().end_read(reading.reader, buf);
         Ok(())
+    }
+
+    /// Whether the first of these blocks hold data: what is in memory knows it, and the backing of the
+    /// rest.
+    pub async fn allocation(&self, range: Range<u64>) -> Result<Allocation, IoError> {
+        let found = self.memory.borrow().within(range.clone()).next();
+        let end = match found {
+            Some(piece) if piece.blocks.start == range.start => {
+                let hole = piece.content == Content::Zeros;
+                return Ok(Allocation { blocks: piece.blocks.end - piece.blocks.start, hole });
+            }
+            Some(piece) => piece.blocks.start,
+            None => range.end,
+        };
+        let rest = Blocks { start: Block(range.start), count: end - range.start };
+        let told = self.backing.allocation(rest).await?;
+        Ok(Allocation { blocks: told.blocks.clamp(1, rest.count), ..told })
     }
 }
 

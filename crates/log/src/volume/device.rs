@@ -4,7 +4,8 @@ use crate::volume::core::Core;
 use crate::volume::entry::Entry;
 use std::rc::Rc;
 use tantalum_device::{
-    AtomicError, Block, BlockDevice, Blocks, Caps, Data, DataMut, Durability, Extent, IoError, Link,
+    Allocation, AtomicError, Block, BlockDevice, Blocks, Caps, Data, DataMut, Durability, Extent,
+    IoError, Link,
 };
 
 /// A log volume as a device. It ends with the power; after a restart, take a new one.
@@ -85,5 +86,11 @@ impl<L: BlockDevice + Clone + 'static, B: BlockDevice> BlockDevice for VolumeDev
         self.caps.check_range(range)?;
         let entry = (range.count > 0).then(|| Entry::discard(range.start.0, range.count));
         self.link.command("discard on a log volume", core.change(entry.into_iter())).await
+    }
+    async fn allocation(&self, range: Blocks) -> Result<Allocation, IoError> {
+        let core = self.core()?;
+        self.caps.check_range(range)?;
+        let (start, end) = (range.start.0, range.start.0 + range.count);
+        self.link.command("a look at what a log volume has", core.allocation(start..end)).await
     }
 }

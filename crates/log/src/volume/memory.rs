@@ -123,6 +123,11 @@ impl Memory {
         }
     }
 
+    /// What is here of these blocks, ascending, cut to them.
+    pub fn within(&self, range: Range<u64>) -> impl Iterator<Item = Piece> + '_ {
+        self.map.within(range)
+    }
+
     /// A read of these blocks begins: what of them has to be read from the backing.
     pub fn begin_read(&mut self, range: Range<u64>) -> (u64, Vec<Range<u64>>) {
         let gaps = self.map.gaps(range.clone());

@@ -35,6 +35,43 @@ fn merges(shape: Shape) {
     });
 }
 
+/// What is in memory is known, and the backing tells the rest.
+#[test]
+fn what_holds_nothing_is_told() {
+    with(9, |rt| async move {
+        let shape = Shape { linger: Nanos::from_secs(1), memory: 1 << 20, ..Shape::volatile(2) };
+        let boxes = Boxes::new(&rt, &shape);
+        let volume = boxes.volume(&rt, &shape);
+        volume.format(&shape.create()).await.unwrap();
+        volume.power_on().await.unwrap();
+        let device = volume.device();
+        let all = device.caps().blocks;
+        let told = async || {
+            let (mut at, mut runs) = (0, Vec::new());
+            while at < all {
+                let rest = Blocks { start: Block(at), count: all - at };
+                let told = device.allocation(rest).await.unwrap();
+                runs.push((at, told.hole));
+                at += told.blocks;
+            }
+            runs.dedup_by_key(|(_, hole)| *hole);
+            runs
+        };
+        assert_eq!(told().await, [(0, true)]);
+        write(&device, 5, 1).await.unwrap();
+        assert_eq!(told().await, [(0, true), (5, false), (6, true)]);
+        rt.sleep(Nanos::from_secs(3)).await;
+        write(&device, 9, 1).await.unwrap();
+        assert_eq!(told().await, [(0, true), (5, false), (6, true), (9, false), (10, true)]);
+        device.discard(Blocks { start: Block(0), count: 9 }).await.unwrap();
+        assert_eq!(told().await, [(0, true), (9, false), (10, true)]);
+        rt.sleep(Nanos::from_secs(3)).await;
+        assert_eq!(told().await, [(0, true), (9, false), (10, true)]);
+        let beyond = Blocks { start: Block(all), count: 1 };
+        assert!(matches!(device.allocation(beyond).await, Err(IoError::Invalid(_))));
+    });
+}
+
 /// A disk writes zeros for what is discarded. So a discard of what the backing never held is none.
 #[test]
 fn only_what_the_backing_holds_is_discarded_there() {
