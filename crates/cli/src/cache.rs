@@ -28,6 +28,8 @@ mod words;
 #[cfg(feature = "live")]
 use crate::drive::{RunningCommand, running};
 use clap::Subcommand;
+#[cfg(not(feature = "live"))]
+use std::ffi::OsString;
 
 #[cfg(feature = "live")]
 pub use words::in_words_of_caches;
@@ -60,6 +62,9 @@ pub enum CacheCommand {
     #[cfg(feature = "live")]
     #[command(flatten)]
     Running(Box<RunningCommand>),
+    #[cfg(not(feature = "live"))]
+    #[command(external_subcommand)]
+    Missing(Vec<OsString>),
 }
 
 /// Runs a command; returns the exit code.
@@ -81,5 +86,10 @@ pub fn cache(command: &CacheCommand) -> u8 {
         CacheCommand::Bench(arguments) => bench::bench(arguments),
         #[cfg(feature = "live")]
         CacheCommand::Running(command) => running(command),
+        #[cfg(not(feature = "live"))]
+        CacheCommand::Missing(_) => {
+            let what = "this build has no flash caches on devices";
+            crate::out::error(format_args!("{what}: {}", crate::out::NOT_HERE), crate::out::USAGE)
+        }
     }
 }

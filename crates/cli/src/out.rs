@@ -20,6 +20,11 @@ pub const UNKNOWN: u8 = 3;
 /// Exit code: the user interrupted the command.
 pub const INTERRUPTED: i32 = 130;
 
+/// Why a command is missing in a build that only simulates, and what to do.
+#[cfg(any(test, not(feature = "full")))]
+pub const NOT_HERE: &str = "it was built to simulate only. With `cargo run --release --features full \
+                            -- …` in the checkout it has everything (Linux)";
+
 /// All exit codes: the code, its meaning, and when it is that.
 pub const CODES: &[(u8, &str, &str)] = &[
     (OK, "success", "the command did what it is for, and found nothing wrong"),

@@ -15,6 +15,6 @@ pub struct LogCommand {
 
 /// Prints that the command is missing; returns the exit code.
 pub fn log(_: &LogCommand) -> u8 {
-    let why = "it was made without the feature `live`, which needs Linux";
+    let why = out::NOT_HERE;
     out::error(format_args!("this build has no flash logs on devices: {why}"), out::USAGE)
 }

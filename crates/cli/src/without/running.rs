@@ -47,6 +47,6 @@ pub fn reason(command: &RunningCommand) -> String {
         | RunningCommand::Stats(_)
         | RunningCommand::Top(_) => "no drives that run",
     };
-    let why = "it was made without the feature `live`, which needs Linux";
+    let why = out::NOT_HERE;
     format!("this build has {what}: {why}")
 }

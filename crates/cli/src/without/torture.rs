@@ -15,6 +15,6 @@ pub struct TortureArguments {
 
 /// Prints that the command is missing; returns the exit code.
 pub fn torture(_: &TortureArguments) -> u8 {
-    let why = "it was made without the feature `torture`, which needs Linux";
+    let why = out::NOT_HERE;
     out::error(format_args!("this build has no databases on mounted drives: {why}"), out::USAGE)
 }
