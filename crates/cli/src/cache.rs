@@ -87,8 +87,9 @@ pub fn cache(command: &CacheCommand) -> u8 {
         #[cfg(feature = "live")]
         CacheCommand::Running(command) => running(command),
         #[cfg(not(feature = "live"))]
-        CacheCommand::Missing(_) => {
-            let what = "this build has no flash caches on devices";
+        CacheCommand::Missing(words) => {
+            let word = words.first().map(|word| word.to_string_lossy()).unwrap_or_default();
+            let what = format!("this build has no `tantalum cache {word}`");
             crate::out::error(format_args!("{what}: {}", crate::out::NOT_HERE), crate::out::USAGE)
         }
     }

@@ -2,6 +2,7 @@
 //!
 //! Exit codes are in [`out::CODES`]. Commands say in their help what each means there.
 
+mod allocator;
 mod bar;
 mod bench;
 mod builtin;
@@ -47,11 +48,6 @@ mod without;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::process::ExitCode;
-
-/// Thousands of simulated drives are made and dropped, in many small pieces: the crash explorer
-/// spends a quarter of its time on allocating and freeing memory.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// A software SSD and the flash-aware storage around it.
 #[derive(Parser)]
@@ -161,6 +157,7 @@ Examples:
 }
 
 fn main() -> ExitCode {
+    allocator::keep_memory();
     let matches = command().get_matches();
     let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|e| e.exit());
     if arguments.quiet {
