@@ -2,7 +2,9 @@
 //! many bytes are written to flash, and whether any read gave an old version of its page.
 //!
 //! Both caches have a file of 25,000 pages of 8 KiB with direct I/O, and 16 I/Os of the trace in
-//! flight; I/Os on one page go in their order. The slow store is memory, which takes no time. foyer has
+//! flight; I/Os on one page go in their order. The slow store is memory, and each I/O on it takes a
+//! millisecond: reads that miss, and writes of neighbours in one. What is changed is written there by the
+//! program with foyer, which keeps only what is elsewhere, too; ours does it when pages leave. foyer has
 //! 4 MiB of memory for entries; ours has its open and sealed batches there, up to 2.6 MB. Rounds are
 //! interleaved, and begin with each in turn. A ratio is that of one round; its median is printed.
 
@@ -12,17 +14,20 @@ mod trace;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 /// Anything that ends the program.
 pub type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 /// Bytes of a page.
 pub const PAGE: usize = 8192;
+/// An I/O of the slow store takes so long.
+const SLOW: Duration = Duration::from_millis(1);
 /// I/Os in flight.
 pub const FLIGHT: usize = 16;
 
 const USAGE: &str =
-    "usage: tantalum-bench-cache FOLDER [--rounds N] [--ios N] [--pages N] [--quick]
+    "usage: tantalum-bench-cache FOLDER [--rounds N] [--ios N] [--pages N] [--slow-us N] [--quick]
 
 The folder is on the disk to be measured. Files in it are removed in the end.";
 
@@ -42,12 +47,13 @@ struct Options {
     rounds: usize,
     ios: usize,
     pages: u64,
+    slow: Duration,
 }
 
 fn options() -> Result<Options, Failure> {
     let mut args = std::env::args().skip(1);
     let folder = args.next().filter(|a| !a.starts_with('-')).ok_or(USAGE)?.into();
-    let mut options = Options { folder, rounds: 5, ios: 1_000_000, pages: 25_000 };
+    let mut options = Options { folder, rounds: 5, ios: 1_000_000, pages: 25_000, slow: SLOW };
     while let Some(name) = args.next() {
         if name == "--quick" {
             (options.rounds, options.ios) = (1, 20_000);
@@ -57,6 +63,7 @@ fn options() -> Result<Options, Failure> {
         match name.as_str() {
             "--rounds" => options.rounds = value.max(1),
             "--ios" => options.ios = value.max(1),
+            "--slow-us" => options.slow = Duration::from_micros(value as u64),
             "--pages" => options.pages = value as u64,
             _ => return Err(format!("{name} is no option\n{USAGE}").into()),
         }
@@ -103,8 +110,8 @@ fn run(options: &Options) -> Result<usize, Failure> {
     for round in 0..options.rounds {
         for turn in 0..2 {
             match (round + turn) % 2 {
-                0 => ours.push(ours::run(folder, &trace, options.pages)?),
-                _ => theirs.push(theirs::run(folder, &trace, options.pages)?),
+                0 => ours.push(ours::run(folder, &trace, options.pages, options.slow)?),
+                _ => theirs.push(theirs::run(folder, &trace, options.pages, options.slow)?),
             }
         }
     }

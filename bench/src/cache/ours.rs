@@ -6,35 +6,41 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::rc::Rc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tantalum_cache::flash::{
     CacheError, Fetched, FlashCache, FormatOptions, NoHost, OpenOptions, SlowStore,
 };
 use tantalum_device::{File, FileSettings, IoError};
 use tantalum_rt::sync::WaitQueue;
 use tantalum_rt::wall::WallOptions;
-use tantalum_rt::{Rt, Runtime, join_all};
+use tantalum_rt::{Nanos, Rt, Runtime, join_all};
 
-/// The slow store: the version that it has of each page.
+/// The slow store: the version that it has of each page, and how long an I/O takes.
 #[derive(Clone)]
-struct Slow(Rc<RefCell<Vec<u32>>>);
+struct Slow {
+    rt: Rt,
+    versions: Rc<RefCell<Vec<u32>>>,
+    time: Nanos,
+}
 
 impl SlowStore for Slow {
     fn pages(&self) -> u64 {
-        self.0.borrow().len() as u64
+        self.versions.borrow().len() as u64
     }
 
     async fn read(&self, page: u64, buf: &mut [u8]) -> Result<(), IoError> {
-        let version = self.0.borrow()[page as usize];
+        self.rt.sleep(self.time).await;
+        let version = self.versions.borrow()[page as usize];
         buf.copy_from_slice(&content(page as u32, version));
         Ok(())
     }
 
     async fn write(&self, first: u64, data: &[u8]) -> Result<(), IoError> {
+        self.rt.sleep(self.time).await;
         for (page, bytes) in (first..).zip(data.chunks(PAGE)) {
             let mut word = [0; 4];
             word.copy_from_slice(&bytes[..4]);
-            self.0.borrow_mut()[page as usize] = u32::from_le_bytes(word);
+            self.versions.borrow_mut()[page as usize] = u32::from_le_bytes(word);
         }
         Ok(())
     }
@@ -45,26 +51,36 @@ impl SlowStore for Slow {
 }
 
 /// Runs the trace through a new cache.
-pub fn run(folder: &Path, trace: &[Io], pages: u64) -> Result<Found, Failure> {
+pub fn run(folder: &Path, trace: &[Io], pages: u64, slow: Duration) -> Result<Found, Failure> {
     let path = folder.join(format!("bench-cache-{}.ours", std::process::id()));
     let trace: Rc<[Io]> = trace.into();
     let mut runtime = Runtime::wall_time(1, WallOptions::default())?;
     let rt = runtime.handle();
     let at = path.clone();
-    let work = async move { on_file(&rt, &at, trace, pages).await };
+    let work = async move { on_file(&rt, &at, trace, pages, slow).await };
     let found = runtime.block_on(work);
     drop(runtime);
     let _ = std::fs::remove_file(&path);
     found?
 }
 
-async fn on_file(rt: &Rt, path: &Path, trace: Rc<[Io]>, pages: u64) -> Result<Found, Failure> {
+async fn on_file(
+    rt: &Rt,
+    path: &Path,
+    trace: Rc<[Io]>,
+    pages: u64,
+    slow: Duration,
+) -> Result<Found, Failure> {
     let settings = FileSettings { keep_room: true, ..FileSettings::default() };
     let bytes = pages * PAGE as u64;
     drop(File::create(rt, path, bytes, &settings).await?);
     let flash = File::open(rt, path, &settings)?;
     let all = trace.iter().map(|io| io.page as usize + 1).max().unwrap_or(1);
-    let slow = Slow(Rc::new(RefCell::new(vec![0; all])));
+    let slow = Slow {
+        rt: rt.clone(),
+        versions: Rc::new(RefCell::new(vec![0; all])),
+        time: Nanos::from_micros(slow.as_micros() as u64),
+    };
     let format = FormatOptions { page: PAGE as u32, ..FormatOptions::default() };
     FlashCache::format(rt, &flash, &slow, &format).await?;
     let options = OpenOptions::default();

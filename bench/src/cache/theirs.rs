@@ -9,7 +9,7 @@ use foyer::{
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex as SyncMutex};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
 /// Memory for entries.
@@ -22,16 +22,21 @@ const LOCKS: usize = 1 << 16;
 type Cache = HybridCache<u32, Vec<u8>>;
 
 /// Runs the trace through a new cache.
-pub fn run(folder: &Path, trace: &[Io], pages: u64) -> Result<Found, Failure> {
+pub fn run(folder: &Path, trace: &[Io], pages: u64, slow: Duration) -> Result<Found, Failure> {
     let path = folder.join(format!("bench-cache-{}.theirs", std::process::id()));
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let found = runtime.block_on(on_file(&path, trace.to_vec().into(), pages));
+    let found = runtime.block_on(on_file(&path, trace.to_vec().into(), pages, slow));
     drop(runtime);
     let _ = std::fs::remove_file(&path);
     found
 }
 
-async fn on_file(path: &Path, trace: Arc<[Io]>, pages: u64) -> Result<Found, Failure> {
+async fn on_file(
+    path: &Path,
+    trace: Arc<[Io]>,
+    pages: u64,
+    slow: Duration,
+) -> Result<Found, Failure> {
     let bytes = pages as usize * PAGE / BLOCK * BLOCK;
     let device = FileDeviceBuilder::new(path).with_capacity(bytes).with_direct(true).build()?;
     let cache: Cache = HybridCacheBuilder::new()
@@ -50,6 +55,7 @@ async fn on_file(path: &Path, trace: Arc<[Io]>, pages: u64) -> Result<Found, Fai
         locks: (0..LOCKS).map(|_| Arc::new(Mutex::new(()))).collect(),
         versions: (0..all).map(|_| AtomicU32::new(0)).collect(),
         counts: Default::default(),
+        slow,
     });
     let began = Instant::now();
     let tasks: Vec<_> = (0..FLIGHT).map(|_| tokio::spawn(user.clone().work())).collect();
@@ -81,6 +87,7 @@ struct User {
     versions: Vec<AtomicU32>,
     /// Reads, hits, stale hits.
     counts: [AtomicU64; 3],
+    slow: Duration,
 }
 
 impl User {
@@ -116,12 +123,18 @@ impl User {
         }))
     }
 
+    /// An I/O of the slow store. (tokio's timers are too coarse for it.)
+    async fn slow_io(&self) -> Result<(), Failure> {
+        let time = self.slow;
+        Ok(tokio::task::spawn_blocking(move || std::thread::sleep(time)).await?)
+    }
+
     async fn use_page(&self, io: Io) -> Result<(), Failure> {
         let known = &self.versions[io.page as usize];
         if io.write {
             let version = known.fetch_add(1, Relaxed) + 1;
             self.cache.insert(io.page, content(io.page, version));
-            return Ok(());
+            return self.slow_io().await;
         }
         let version = known.load(Relaxed);
         self.counts[0].fetch_add(1, Relaxed);
@@ -131,7 +144,10 @@ impl User {
                 let stale = !is_version(entry.value(), io.page, version);
                 self.counts[2].fetch_add(u64::from(stale), Relaxed);
             }
-            None => drop(self.cache.insert(io.page, content(io.page, version))),
+            None => {
+                self.slow_io().await?;
+                drop(self.cache.insert(io.page, content(io.page, version)));
+            }
         }
         Ok(())
     }
