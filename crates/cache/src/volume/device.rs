@@ -72,6 +72,7 @@ impl<F: BlockDevice + 'static, D: BlockDevice + 'static> BlockDevice for VolumeD
         self.caps.check_range(range)?;
         self.link.command("discard on a cache volume", core.discard(range)).await
     }
+
     async fn allocation(&self, range: Blocks) -> Result<Allocation, IoError> {
         let core = self.core()?;
         self.caps.check_range(range)?;

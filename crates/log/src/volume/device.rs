@@ -87,6 +87,7 @@ impl<L: BlockDevice + Clone + 'static, B: BlockDevice> BlockDevice for VolumeDev
         let entry = (range.count > 0).then(|| Entry::discard(range.start.0, range.count));
         self.link.command("discard on a log volume", core.change(entry.into_iter())).await
     }
+
     async fn allocation(&self, range: Blocks) -> Result<Allocation, IoError> {
         let core = self.core()?;
         self.caps.check_range(range)?;
