@@ -153,8 +153,7 @@ impl Design {
     /// How much of the map may differ from what is stored of it.
     fn check_map(&self) -> Result<(), String> {
         let row = u64::from(self.geometry.row_sectors());
-        // A quarter of the changes must hold a row: see `Firmware::begin_changes`.
-        let least = (4 * row).max(1024);
+        let least = u64::from(self.dirty_least());
         let pages = self.map.dirty_pages_max;
         if pages > 0 && (u64::from(pages) < 2 * row || !self.is_protected() || self.keeps_units()) {
             return Err(format!(
@@ -183,6 +182,12 @@ impl Design {
             ));
         }
         Ok(())
+    }
+
+    /// The fewest map entries that must be allowed to change: a quarter of them must hold a row (see
+    /// `Firmware::begin_changes`).
+    pub(crate) fn dirty_least(&self) -> u32 {
+        self.geometry.row_sectors().saturating_mul(4).max(1024)
     }
 
     /// Every operation of the medium takes time, and none takes longer than a run may last.

@@ -135,24 +135,67 @@ pub enum LayoutError {
     },
 }
 
+/// Rows of a dump at most: those of the buffer, and those of the map.
+fn dump_rows(design: &Design, map_pages: u32) -> (u64, u64) {
+    let row = u64::from(design.geometry.row_sectors());
+    let buffer = u64::from(design.buffer_slots()).div_ceil(row);
+    let map = dumped_map_sectors(design).div_ceil(row)
+        + directory_sectors(design, map_pages).div_ceil(row);
+    (buffer, map)
+}
+
+/// Rows of a dump beside these: its mark and its end.
+const DUMP_MARK_ROWS: u64 = 2;
+
+/// Rows of a dump area that suffice, and rows of an erase unit.
+fn rows_needed(design: &Design, map_pages: u32) -> (u64, u64) {
+    let (buffer, map) = dump_rows(design, map_pages);
+    let g = &design.geometry;
+    let in_unit = u64::from(g.unit_pages() / g.planes);
+    (buffer + map + DUMP_MARK_ROWS + u64::from(DUMP_SLACK_ROWS), in_unit)
+}
+
 /// Units of a dump area that suffice for what may have to be dumped.
 fn dump_units_least(design: &Design, map_pages: u32) -> Result<u32, LayoutError> {
     if !design.is_protected() {
         return Ok(0);
     }
-    let (g, units) = (&design.geometry, design.map.dump_units);
-    let row = u64::from(g.row_sectors());
-    let buffer = u64::from(design.buffer_slots()).div_ceil(row);
-    let map = dumped_map_sectors(design).div_ceil(row)
-        + directory_sectors(design, map_pages).div_ceil(row);
-    let slack = u64::from(DUMP_SLACK_ROWS);
-    let in_unit = u64::from(g.unit_pages() / g.planes);
-    let (need, have) = (buffer + map + 2 + slack, u64::from(units) * in_unit);
+    let units = design.map.dump_units;
+    let (need, in_unit) = rows_needed(design, map_pages);
+    let have = u64::from(units) * in_unit;
     if have < need {
-        let dirty_max = design.map.dirty_max;
+        let (buffer, map) = dump_rows(design, map_pages);
+        let (dirty_max, slack) = (design.map.dirty_max, DUMP_SLACK_ROWS.into());
         return Err(LayoutError::Dump { units, have, buffer, dirty_max, map, slack });
     }
     Ok(need.div_ceil(in_unit) as u32)
+}
+
+/// Sectors that a drive of this design promises.
+fn logical(design: &Design) -> u32 {
+    let g = &design.geometry;
+    let logical = (g.sectors() as f64 / (1.0 + design.space.over_provisioning / 100.0)) as u64;
+    // The entries of units behind them have numbers, too.
+    let most = u64::from(u32::MAX - MAP_PAGE_ENTRIES) - u64::from(g.units()) - 1;
+    logical.min(most) as u32
+}
+
+/// Pages of its map.
+fn map_pages(design: &Design) -> u32 {
+    let last = end_entry(logical(design), design.geometry.units()).0;
+    (last + 1).div_ceil(MAP_PAGE_ENTRIES)
+}
+
+/// Entries of its map. Its geometry is valid.
+pub(crate) fn map_entries(design: &Design) -> u32 {
+    map_pages(design).saturating_mul(MAP_PAGE_ENTRIES)
+}
+
+/// The fewest units of a dump area with which a drive of this design can be built. Its geometry is
+/// valid.
+pub(crate) fn dump_units_needed(design: &Design) -> u32 {
+    let (need, in_unit) = rows_needed(design, map_pages(design));
+    u32::try_from(need.div_ceil(in_unit)).unwrap_or(u32::MAX)
 }
 
 /// Of `spare` units those for new data of atomic groups beside the old, and for how many sectors.
@@ -172,13 +215,8 @@ const WORKING_PER_DIE: u32 = 3;
 impl Layout {
     pub(crate) fn of(design: &Design) -> Result<Layout, LayoutError> {
         let g = &design.geometry;
-        let raw = g.sectors();
-        let logical = (raw as f64 / (1.0 + design.space.over_provisioning / 100.0)) as u64;
-        // The entries of units behind them have numbers, too.
-        let most = u64::from(u32::MAX - MAP_PAGE_ENTRIES) - u64::from(g.units()) - 1;
-        let logical = logical.min(most) as u32;
+        let (raw, logical, map_pages) = (g.sectors(), logical(design), map_pages(design));
         let unit = g.unit_sectors();
-        let map_pages = (end_entry(logical, g.units()).0 + 1).div_ceil(MAP_PAGE_ENTRIES);
         // Cleaning packs the images of one old unit tightly, but for its last page; what is
         // spilled of the journal may have a page for each sector.
         let spilled = design.spilled_max() * g.page_sectors();

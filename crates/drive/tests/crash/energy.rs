@@ -50,6 +50,32 @@ fn the_full_count_suffices() {
     }
 }
 
+/// A drive that is made small sets aside for dumps what it needs, and that suffices for each of them.
+#[test]
+fn a_small_capacity_keeps_the_promise_of_the_design() {
+    for (seed, preset) in (0..).zip(protected()) {
+        let design = Design::preset(preset).unwrap().with_capacity(1 << 30).unwrap();
+        let kept = RefCell::new(None);
+        let plan = CrashPlan {
+            rounds: 4,
+            depth: 64,
+            commands: 4000,
+            cut: CutAt::Within(Nanos::from_millis(200)),
+            restart_within: Nanos::from_millis(10),
+            ..CrashPlan::default()
+        };
+        let report = crash_run(seed, &plan, |rt| {
+            let drive = Drive::new(rt, &design, Payload::Stamps).unwrap();
+            *kept.borrow_mut() = Some(drive.clone());
+            drive
+        });
+        let report = report.unwrap();
+        assert!(report.is_clean(), "{preset}: {report}");
+        let losses = kept.borrow().as_ref().unwrap().power_losses();
+        assert!(losses.count >= 4 && losses.incomplete == 0, "{preset}: {losses:?}");
+    }
+}
+
 /// On flash that erases faster than it programs what is in flight at worst is a program on each die:
 /// for these there is energy beside a full buffer and a row that fails.
 #[test]
