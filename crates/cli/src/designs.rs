@@ -2,6 +2,7 @@
 
 use crate::out;
 use clap::Args;
+use serde::Serialize;
 use tantalum_lab::subject;
 
 /// Arguments of `tantalum designs`.
@@ -11,17 +12,44 @@ Examples:
   tantalum designs                          the presets, a line each
   tantalum designs durassd                  what this one consists of
   tantalum designs durassd --all            the same with every key, including defaults
-  tantalum designs durassd > my-drive.toml  a start for your own design")]
+  tantalum designs durassd > my-drive.toml  a start for your own design
+  tantalum designs durassd --json           the same as JSON (docs/json.md)")]
 pub struct DesignsArguments {
     /// Print this preset as TOML, comments included
     name: Option<String>,
     /// Print every key with its value, including defaults
     #[arg(long, requires = "name")]
     all: bool,
+    /// Print JSON: of a preset every key, including defaults
+    #[arg(long, conflicts_with = "all")]
+    json: bool,
+}
+
+/// A preset, as docs/json.md has it.
+#[derive(Serialize)]
+struct Described {
+    name: &'static str,
+    /// "ssd", "disk" or "sampled".
+    kind: &'static str,
+    about: String,
+    /// What an SSD promises to the host.
+    capacity_bytes: Option<u64>,
+    /// Of an SSD: units beyond all reserves, and in per cent of its capacity.
+    spare_units: Option<u32>,
+    spare_percent: Option<f64>,
+    /// Every key with its value.
+    values: toml::Table,
 }
 
 /// Runs the command; returns the exit code.
 pub fn designs(arguments: &DesignsArguments) -> u8 {
+    if arguments.json {
+        return match described(arguments.name.as_deref()) {
+            Ok(all) if arguments.name.is_none() => out::json(&all),
+            Ok(all) => all.first().map_or(out::OK, out::json),
+            Err(e) => out::error(e, out::USAGE),
+        };
+    }
     let text = match &arguments.name {
         Some(name) if arguments.all => subject::preset_toml(name),
         Some(name) => subject::preset_text(name).map(|text| format!("{text}{}", spare(name))),
@@ -31,6 +59,35 @@ pub fn designs(arguments: &DesignsArguments) -> u8 {
         Ok(text) => out::bytes(text.as_bytes()),
         Err(e) => out::error(e, out::USAGE),
     }
+}
+
+/// The preset of this name, or all.
+fn described(name: Option<&str>) -> Result<Vec<Described>, String> {
+    // An unknown name is an error, with the nearest one.
+    name.map(subject::preset_text).transpose()?;
+    let wanted = subject::presets().filter(|preset| name.is_none_or(|name| name == *preset));
+    let describe = |name: &'static str| {
+        let ssd = subject::ssd_preset(name).ok();
+        let layout = ssd.as_ref().and_then(|design| Some((design, design.check().ok()?)));
+        let kind = match () {
+            () if ssd.is_some() => "ssd",
+            () if subject::disk_preset(name).is_ok() => "disk",
+            () => "sampled",
+        };
+        let whole = subject::preset_toml(name)?;
+        Ok(Described {
+            name,
+            kind,
+            about: about(subject::preset_text(name)?),
+            capacity_bytes: layout.as_ref().map(|(_, layout)| u64::from(layout.logical) * 4096),
+            spare_units: layout.as_ref().map(|(design, layout)| layout.spare_left(design)),
+            spare_percent: layout
+                .as_ref()
+                .map(|(design, layout)| layout.spare_left_percent(design)),
+            values: whole.parse().map_err(|e| format!("{name}: {e}"))?,
+        })
+    };
+    wanted.map(describe).collect()
 }
 
 /// How much of an SSD's spare space is left for superseded data, as comments of TOML.
@@ -83,6 +140,18 @@ mod tests {
             let about = line.strip_prefix(name).unwrap().trim_start();
             assert!(about.len() > 20 && about.ends_with('.'), "{line}");
         }
+    }
+
+    #[test]
+    fn the_json_has_each_preset_with_every_key() {
+        let all = described(None).unwrap();
+        assert_eq!(all.len(), subject::presets().count());
+        let kinds = ["ssd", "disk", "sampled"];
+        assert!(kinds.iter().all(|kind| all.iter().any(|preset| preset.kind == *kind)));
+        let durassd = &described(Some("durassd")).unwrap()[0];
+        assert!(durassd.capacity_bytes > Some(400 << 30));
+        assert_eq!(durassd.values["timing"]["read_priority"].as_integer(), Some(0));
+        assert!(described(Some("durasd")).is_err_and(|why| why.contains("durassd")));
     }
 
     #[test]

@@ -1,17 +1,20 @@
 //! `tantalum explain`: what a key of an experiment or of a design means.
 //!
-//! 1. Keys of experiments are explained by the tables of docs/experiments.md, which a test holds to
-//!    the code: each key, and its default.
+//! 1. Keys of experiments are explained by the tables of docs/experiments.md, and keys of drives and
+//!    disks by those of docs/keys.md. Tests hold both to the code: each key, and its default.
 //! 2. Keys of designs are shown with their values in the presets, and the comments beside them.
 
 use crate::out;
 use clap::Args;
+use serde::Serialize;
 use std::fmt::Write;
 use tantalum_drive::nearest_name;
 use tantalum_lab::subject;
 
-/// The tables of keys.
-const DOCUMENT: &str = include_str!("experiments.md");
+/// The tables of keys of experiments.
+const EXPERIMENTS: &str = include_str!("experiments.md");
+/// Those of drives and disks.
+const DESIGNS: &str = include_str!("keys.md");
 
 /// Arguments of `tantalum explain`.
 #[derive(Args)]
@@ -20,20 +23,28 @@ Examples:
   tantalum explain engine.clients      a key of an experiment
   tantalum explain engine              all keys of a table
   tantalum explain run_ms              a key of whatever table has it
-  tantalum explain cache.buffer_kib    a key of a design, in all presets")]
+  tantalum explain cache.buffer_kib    a key of a design, in all presets
+  tantalum explain queue_depth --json  the same as JSON (docs/json.md)")]
 pub struct ExplainArguments {
     /// A key, with or without its table; or a table
     key: String,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
 }
 
-/// A key of an experiment.
+/// A key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Key<'a> {
+    /// What has it: "experiment" or "design".
+    of: &'static str,
     /// The tables that have it; empty: the file itself.
     tables: Vec<&'a str>,
     name: &'a str,
     meaning: &'a str,
     default: &'a str,
+    unit: &'a str,
+    range: &'a str,
 }
 
 impl Key<'_> {
@@ -52,41 +63,78 @@ impl Key<'_> {
             || short == Some(asked)
             || self.tables.contains(&asked)
     }
+
+    fn explained(&self) -> Explained {
+        let told = |cell: &str| Some(plain(cell)).filter(|cell| !cell.is_empty());
+        Explained {
+            of: self.of,
+            keys: self.full_names(),
+            meaning: plain(self.meaning),
+            default: told(self.default),
+            unit: told(self.unit),
+            range: told(self.range),
+        }
+    }
+}
+
+/// What is said of keys.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+struct Answer {
+    keys: Vec<Explained>,
+    presets: Vec<InPreset>,
+}
+
+/// What is said of a key, or of several that mean the same in their tables.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+struct Explained {
+    of: &'static str,
+    keys: Vec<String>,
+    meaning: String,
+    default: Option<String>,
+    unit: Option<String>,
+    range: Option<String>,
+}
+
+/// A key in a preset.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+struct InPreset {
+    preset: &'static str,
+    key: String,
+    value: String,
+    /// The comment beside it: where the value comes from.
+    source: Option<String>,
+    #[serde(skip)]
+    line: &'static str,
 }
 
 /// Runs the command; returns the exit code.
 pub fn explain(arguments: &ExplainArguments) -> u8 {
-    match explained(&arguments.key) {
-        Ok(text) => out::bytes(text.as_bytes()),
+    match answer(&arguments.key) {
+        Ok(answer) if arguments.json => out::json(&answer),
+        Ok(answer) => out::bytes(text(&answer).as_bytes()),
         Err(message) => out::error(message, out::USAGE),
     }
 }
 
-fn explained(asked: &str) -> Result<String, String> {
+fn answer(asked: &str) -> Result<Answer, String> {
     let asked = asked.trim().trim_matches(['[', ']']);
-    // `[engine.NAME]` has the keys of `engine`; so has `engine.mine.clients` those of `engine`.
-    let keys = keys(DOCUMENT);
+    // `[engine.NAME]` has the keys of `engine`; so has `engine.mine.clients` those of `engine`, and
+    // `drive.cache.buffer_kib` is a key of a design.
+    let keys: Vec<Key<'_>> =
+        keys("experiment", EXPERIMENTS).into_iter().chain(keys("design", DESIGNS)).collect();
     let parts: Vec<&str> = asked.split('.').collect();
+    let of_design = asked.strip_prefix("drive.").unwrap_or(asked);
     let without_name = match parts.as_slice() {
+        ["drive", _, _] => of_design.to_string(),
         [table, _, key] => format!("{table}.{key}"),
         [table, name] if name.chars().all(char::is_uppercase) => (*table).to_string(),
         _ => asked.to_string(),
     };
-    let mut text = String::new();
-    for key in keys.iter().filter(|key| key.is_meant(&without_name)) {
-        let _ = writeln!(text, "{}\n    {}", key.full_names().join(", "), plain(key.meaning));
-        let default = plain(key.default);
-        if !default.is_empty() {
-            let _ = writeln!(text, "    default: {default}");
-        }
-    }
-    let designs = of_designs(asked)?;
-    if !text.is_empty() && !designs.is_empty() {
-        text.push('\n');
-    }
-    text.push_str(&designs);
-    if !text.is_empty() {
-        return Ok(text);
+    let meant = keys.iter().filter(|key| key.is_meant(&without_name));
+    let answer =
+        Answer { keys: meant.map(Key::explained).collect(), presets: in_presets(of_design)? };
+    if !answer.keys.is_empty() || !answer.presets.is_empty() {
+        return Ok(answer);
     }
     let names: Vec<String> = keys.iter().flat_map(Key::full_names).collect();
     let last = |name: &str| name.rsplit('.').next().unwrap_or_default().to_string();
@@ -100,13 +148,38 @@ fn explained(asked: &str) -> Result<String, String> {
     Err(format!("no experiment and no design has the key \"{asked}\"{tip}"))
 }
 
+fn text(answer: &Answer) -> String {
+    let mut text = String::new();
+    for key in &answer.keys {
+        let of = if key.of == "design" { " (of a design)" } else { "" };
+        let _ = writeln!(text, "{}{of}\n    {}", key.keys.join(", "), key.meaning);
+        for (what, told) in [("default", &key.default), ("unit", &key.unit), ("range", &key.range)]
+        {
+            if let Some(told) = told {
+                let _ = writeln!(text, "    {what}: {told}");
+            }
+        }
+    }
+    if !answer.presets.is_empty() {
+        if !text.is_empty() {
+            text.push('\n');
+        }
+        text.push_str("In the presets of designs:\n");
+    }
+    for InPreset { preset, key, line, .. } in &answer.presets {
+        let table = key.rsplit_once('.').map_or(String::new(), |(table, _)| format!("{table}."));
+        let _ = writeln!(text, "    {preset}: {table}{line}");
+    }
+    text
+}
+
 /// The text of a cell, without the marks of Markdown.
 fn plain(cell: &str) -> String {
-    cell.replace('`', "")
+    cell.replace('`', "").replace("\\|", "|")
 }
 
 /// The keys of all tables of the document, in its order.
-fn keys(document: &str) -> Vec<Key<'_>> {
+fn keys<'a>(of: &'static str, document: &'a str) -> Vec<Key<'a>> {
     let mut keys = Vec::new();
     let mut tables: Vec<&str> = Vec::new();
     let mut is_of_keys = false;
@@ -122,9 +195,10 @@ fn keys(document: &str) -> Vec<Key<'_>> {
         } else if is_of_keys && !line.starts_with("|---") {
             let cells: Vec<&str> = line.trim_matches('|').split(" | ").map(str::trim).collect();
             let [names, meaning, rest @ ..] = cells.as_slice() else { continue };
-            let default = rest.first().copied().unwrap_or_default();
+            let cell = |n: usize| rest.get(n).copied().unwrap_or_default();
+            let (default, unit, range) = (cell(0), cell(1), cell(2));
             for name in names.split('`').skip(1).step_by(2) {
-                keys.push(Key { tables: tables.clone(), name, meaning, default });
+                keys.push(Key { of, tables: tables.clone(), name, meaning, default, unit, range });
             }
         }
     }
@@ -137,31 +211,43 @@ fn table_name(heading: &str) -> &str {
 }
 
 /// The lines of the presets that have this key, with their comments.
-fn of_designs(asked: &str) -> Result<String, String> {
-    let mut text = String::new();
+fn in_presets(asked: &str) -> Result<Vec<InPreset>, String> {
+    let mut found = Vec::new();
     let (table, key) = asked.rsplit_once('.').unwrap_or(("", asked));
-    for name in subject::presets() {
+    // The keys of a disk are in no table of its file.
+    let table = if table == "disk" { "" } else { table };
+    for preset in subject::presets() {
         let mut at = "";
-        for line in subject::preset_text(name)?.lines() {
+        for line in subject::preset_text(preset)?.lines() {
             if let Some(section) = line.strip_prefix('[') {
                 at = section.split(']').next().unwrap_or_default();
             }
-            let is = line.split(['=', ' ']).next() == Some(key) && line.contains('=');
-            if is && (table.is_empty() || table == at) {
-                if text.is_empty() {
-                    text.push_str("In the presets of designs:\n");
-                }
-                let at = if at.is_empty() { String::new() } else { format!("{at}.") };
-                let _ = writeln!(text, "    {name}: {at}{}", line.trim());
+            let is = line.split(['=', ' ']).next() == Some(key);
+            let Some((_, told)) = line.split_once('=').filter(|_| is) else { continue };
+            if table.is_empty() || table == at {
+                let dot = if at.is_empty() { "" } else { "." };
+                let (value, source) = told.split_once('#').unwrap_or((told, ""));
+                found.push(InPreset {
+                    preset,
+                    key: format!("{at}{dot}{key}"),
+                    value: value.trim().to_string(),
+                    source: Some(source.trim().to_string()).filter(|s| !s.is_empty()),
+                    line: line.trim(),
+                });
             }
         }
     }
-    Ok(text)
+    Ok(found)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
+
+    fn explained(asked: &str) -> Result<String, String> {
+        answer(asked).map(|answer| text(&answer))
+    }
 
     #[test]
     fn keys_are_found_with_and_without_their_tables() {
@@ -179,7 +265,24 @@ mod tests {
     fn keys_of_designs_come_from_the_presets() {
         let text = explained("cache.buffer_kib").expect("presets have it");
         assert!(text.contains("durassd: cache.buffer_kib = 4096"), "{text}");
-        assert!(!text.contains("default"), "{text}");
+        assert!(text.contains("Its size, KiB.") && text.contains("unit: KiB"), "{text}");
+        assert!(text.contains("default: needed") && text.contains("range: "), "{text}");
+        // As in an experiment, where it changes the drives of all rows.
+        assert_eq!(explained("drive.cache.buffer_kib"), Ok(text));
+        let power = explained("power.joules").expect("no preset has it, but it is a key");
+        assert!(power.contains("default: 0"), "{power}");
+        let disk = explained("disk.rpm").expect("a key of a disk");
+        assert!(disk.contains("Revolutions") && disk.contains("disk-15k: rpm = 15000"), "{disk}");
+    }
+
+    #[test]
+    fn the_json_has_what_the_text_has() {
+        let json = serde_json::to_value(answer("link.queue_depth").expect("a key")).expect("JSON");
+        assert_eq!(json["keys"][0]["of"], "design");
+        assert_eq!(json["keys"][0]["keys"][0], "link.queue_depth");
+        let presets = json["presets"].as_array().expect("a list");
+        let durassd = presets.iter().find(|p| p["preset"] == "durassd").expect("it has the key");
+        assert_eq!((&durassd["value"], &durassd["source"]), (&"32".into(), &json!(null)));
     }
 
     #[test]
@@ -190,8 +293,10 @@ mod tests {
 
     #[test]
     fn each_row_of_the_tables_is_a_key() {
-        let keys = keys(DOCUMENT);
-        assert!(keys.len() > 100, "{}", keys.len());
-        assert!(keys.iter().all(|k| !k.meaning.is_empty() && !k.name.contains(' ')));
+        for (document, least) in [(EXPERIMENTS, 100), (DESIGNS, 80)] {
+            let keys = keys("experiment", document);
+            assert!(keys.len() > least, "{}", keys.len());
+            assert!(keys.iter().all(|k| !k.meaning.is_empty() && !k.name.contains(' ')));
+        }
     }
 }

@@ -3,6 +3,7 @@
 //! 1. Exit codes are those here, and docs/exit-codes.md lists them.
 //! 2. With `--quiet` there are no notes and no progress, but errors, and what follows an error.
 
+use serde::Serialize;
 use std::fmt::Display;
 use std::fs::File;
 use std::io::{self, ErrorKind, IsTerminal, Write, stderr, stdout};
@@ -37,8 +38,8 @@ pub const CODES: &[(u8, &str, &str)] = &[
     (
         USAGE,
         "invalid request",
-        "nothing was done: an argument, a file or a design is invalid or not there, no such drive \
-         runs, or the drive is in use",
+        "nothing was done: an argument, a file or a design is invalid or not there, no such drive, \
+         log or cache runs, or it is in use",
     ),
     (UNKNOWN, "no verdict", "too few cuts, or a defect of the database itself: try again"),
     (INTERRUPTED as u8, "interrupted", "Ctrl-C; what was finished is printed"),
@@ -51,6 +52,14 @@ pub fn bytes(bytes: &[u8]) -> u8 {
         Ok(()) => OK,
         Err(e) if e.kind() == ErrorKind::BrokenPipe => OK,
         Err(e) => error(format_args!("cannot write to standard output: {e}"), FAILED),
+    }
+}
+
+/// Writes a value to standard output as JSON (docs/json.md).
+pub fn json(value: &impl Serialize) -> u8 {
+    match serde_json::to_string_pretty(value) {
+        Ok(text) => bytes((text + "\n").as_bytes()),
+        Err(e) => error(e, FAILED),
     }
 }
 
