@@ -1,6 +1,6 @@
 //! A progress bar for long work that an interrupt can end early.
 
-use crate::out;
+use crate::{out, time};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -55,12 +55,17 @@ impl Lines {
     }
 }
 
-/// A progress bar on standard error, drawn if that is a terminal. Work that watches it ends
-/// early when the user interrupts it.
+/// Seconds between two lines of a bar where there is no terminal.
+const EVERY: u64 = 10;
+
+/// A progress bar on standard error, drawn if that is a terminal; else there are lines. Work that
+/// watches it ends early when the user interrupts it.
 #[derive(Clone)]
 pub struct Bar {
     bar: ProgressBar,
     over: Arc<AtomicBool>,
+    began: Began,
+    lines: Arc<Lines>,
 }
 
 impl Bar {
@@ -74,12 +79,26 @@ impl Bar {
             Ok(style) => bar.with_style(style),
             Err(_) => bar,
         };
-        Bar { bar, over: Arc::default() }
+        let lines = Arc::new(Lines::new(EVERY, !bar.is_hidden()));
+        Bar { bar, over: Arc::default(), began: Began::now(), lines }
+    }
+
+    /// So much more is done, of what has this name.
+    pub fn advance(&self, more: u64, what: &str) {
+        self.bar.inc(more);
+        let seconds = self.began.seconds();
+        if self.lines.is_due(seconds) {
+            let (after, done) = (time::said(seconds as u64), self.bar.position());
+            match self.bar.length() {
+                Some(all) => out::note(format_args!("{after}: {done} of at most {all} {what}")),
+                None => out::note(format_args!("{after}: {done} {what}")),
+            }
+        }
     }
 
     /// Makes Ctrl-C end the work, whose result is then shown; a second one ends the program.
     pub fn end_at_interrupt(&self) {
-        let Bar { bar, over } = self.clone();
+        let Bar { bar, over, .. } = self.clone();
         // Without the handler the system ends the program.
         let _ = ctrlc::set_handler(move || {
             if over.swap(true, Ordering::Relaxed) {

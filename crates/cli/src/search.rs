@@ -177,7 +177,7 @@ fn prepare(arguments: &SearchArguments) -> Result<(Experiment, Search), String> 
 
 impl Watch for Bar {
     fn done(&self, candidates: usize) {
-        self.inc(candidates as u64);
+        self.advance(candidates as u64, "candidates");
     }
 
     fn is_over(&self) -> bool {

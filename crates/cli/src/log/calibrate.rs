@@ -116,7 +116,7 @@ fn try_calibrate(arguments: &CalibrateArguments) -> Result<u8, Failed> {
         let block = device.caps().block_size;
         let tell = move |aim: Aim| {
             shown.set_message(aim.words());
-            shown.inc(1);
+            shown.advance(1, "measurements");
         };
         Ok::<_, IoError>((measure(&rt, &device, span, length, tell).await?, block))
     });

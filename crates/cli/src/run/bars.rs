@@ -1,5 +1,7 @@
 //! How far a run has got, on standard error.
 
+use crate::bar::{Began, Lines};
+use crate::time;
 use indicatif::{
     HumanDuration, MultiProgress, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle,
 };
@@ -10,7 +12,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tantalum_lab::run::runner::Progress;
 
 /// A bar for the power cuts, and one for each drive that is being preconditioned. They are drawn
-/// only if standard error is a terminal; else there is a line for each row that has ended.
+/// only if standard error is a terminal; else there is a line for each row that has ended, and one
+/// from time to time while none does.
 #[derive(Clone)]
 pub struct Bars {
     all: MultiProgress,
@@ -18,7 +21,12 @@ pub struct Bars {
     drives: Arc<Mutex<BTreeMap<String, ProgressBar>>>,
     /// Rows that have ended, of how many.
     rows: Arc<(AtomicU64, u64)>,
+    began: Began,
+    lines: Arc<Lines>,
 }
+
+/// Seconds between two lines while no row ends.
+const EVERY: u64 = 20;
 
 /// Length of the bar of a drive.
 const WHOLE: u64 = 1000;
@@ -32,7 +40,17 @@ impl Bars {
         }
         let cuts = ProgressBar::new(cuts);
         let cuts = all.add(styled(cuts, "{bar:20} {pos}/{len} power cuts{left}  {wide_msg}"));
-        Bars { all, cuts, drives: Arc::default(), rows: Arc::new((AtomicU64::new(0), rows)) }
+        let lines = Arc::new(Lines::new(EVERY, stderr().is_terminal()));
+        let rows = Arc::new((AtomicU64::new(0), rows));
+        Bars { all, cuts, drives: Arc::default(), rows, began: Began::now(), lines }
+    }
+
+    /// A line, if one is due and there is no terminal.
+    fn tell(&self, what: impl FnOnce() -> String) {
+        let seconds = self.began.seconds();
+        if self.lines.is_due(seconds) {
+            crate::out::note(format_args!("{}: {}", time::said(seconds as u64), what()));
+        }
     }
 
     /// Shows what has happened.
@@ -46,6 +64,7 @@ impl Bars {
                     styled(bar, style).with_message(name.to_string())
                 });
                 bar.set_position((share * WHOLE as f64) as u64);
+                self.tell(|| format!("{:.0} % preconditioned of {name}", share * 100.0));
             }
             Progress::Preconditioning(name, _) => {
                 if let Some(bar) = drives.remove(name) {
@@ -53,7 +72,11 @@ impl Bars {
                 }
                 self.cuts.reset_eta();
             }
-            Progress::Cut => self.cuts.inc(1),
+            Progress::Cut => {
+                self.cuts.inc(1);
+                let all = self.cuts.length().unwrap_or(0);
+                self.tell(|| format!("{} of {all} power cuts", self.cuts.position()));
+            }
             Progress::RowDone(row) => {
                 if let Some(bar) = drives.remove(&row.name) {
                     bar.finish_and_clear();
