@@ -4,9 +4,10 @@ use crate::bar::Bar;
 use crate::out;
 use clap::Args;
 use comfy_table::{CellAlignment, ContentArrangement, Table};
+use serde_json::{Value, json};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
-use tantalum_lab::fit::{Effort, Findings, Fit, NOTHING, Watch, parse_numbers};
+use tantalum_lab::fit::{Effort, Findings, Fit, Fitted, NOTHING, Residual, Watch, parse_numbers};
 
 /// Arguments of `tantalum fit`.
 #[derive(Args)]
@@ -43,6 +44,9 @@ pub struct FitArguments {
     /// Measure for a shorter time, and end sooner
     #[arg(long)]
     quick: bool,
+    /// Print the result as JSON (docs/json.md)
+    #[arg(long)]
+    json: bool,
     /// The seed
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
@@ -56,7 +60,7 @@ struct Progress(Bar);
 
 impl Watch for Progress {
     fn done(&self) {
-        self.0.inc(1);
+        self.0.advance(1, "measurements");
     }
 
     fn is_over(&self) -> bool {
@@ -91,7 +95,10 @@ pub fn fit(arguments: &FitArguments) -> u8 {
         Err(message) => return out::error(message, out::FAILED),
     };
     let toml = toml(&found, &arguments.numbers);
-    let mut code = out::bytes(summary(&found, sink.is_none().then_some(&toml)).as_bytes());
+    let mut code = match arguments.json {
+        true => out::json(&document(&found, &toml)),
+        false => out::bytes(summary(&found, sink.is_none().then_some(&toml)).as_bytes()),
+    };
     if let Some(sink) = sink {
         code = code.max(sink.put(&toml));
     }
@@ -109,6 +116,36 @@ pub fn fit(arguments: &FitArguments) -> u8 {
         )),
         _ => code,
     }
+}
+
+/// The result as docs/json.md has it.
+fn document(found: &Findings, toml: &str) -> Value {
+    let number = |r: &Residual| {
+        json!({
+            "key": r.number.key,
+            "what": r.number.what,
+            "unit": r.number.unit.name(),
+            "measured": r.measured,
+            "before": r.before,
+            "fitted": r.model,
+            "off_percent": r.percent(),
+        })
+    };
+    let parameter = |p: &Fitted| {
+        json!({
+            "key": p.key,
+            "before": p.before,
+            "fitted": p.after,
+            "matters_percent": p.matters,
+        })
+    };
+    json!({
+        "design": toml,
+        "mean_off_percent": found.mean_percent(),
+        "numbers": found.residuals.iter().map(number).collect::<Vec<_>>(),
+        "parameters": found.parameters.iter().map(parameter).collect::<Vec<_>>(),
+        "interrupted": found.interrupted,
+    })
 }
 
 /// The file that a design's name is, if it is one.

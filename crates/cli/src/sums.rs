@@ -3,6 +3,7 @@
 use crate::{compare, out};
 use clap::Args;
 use comfy_table::{CellAlignment, ContentArrangement, Table};
+use serde_json::{Value, json};
 use std::path::PathBuf;
 use tantalum_lab::report::published::{Deviation, Deviations};
 use tantalum_lab::report::sums::{self, Sum};
@@ -13,6 +14,7 @@ use tantalum_lab::report::sums::{self, Sum};
 Examples:
   tantalum run experiments/tpcc.toml --json tpcc.json
   tantalum published tpcc.json linkbench.json
+  tantalum published tpcc.json linkbench.json --json
 
 The files are reports of `tantalum run --json`. Deviations are in per cent of the published number.
 Exit codes: 0; 2, a file is no report, or nothing was published for its experiment.")]
@@ -20,6 +22,9 @@ pub struct PublishedArguments {
     /// The reports, a row for each
     #[arg(required = true, value_name = "REPORT.json")]
     reports: Vec<PathBuf>,
+    /// Print JSON (docs/json.md)
+    #[arg(long)]
+    json: bool,
 }
 
 /// Runs the command; returns the exit code.
@@ -29,9 +34,19 @@ pub fn published(arguments: &PublishedArguments) -> u8 {
         sums::of(&path.display().to_string(), &document)
     };
     match arguments.reports.iter().map(read).collect::<Result<Vec<Sum>, String>>() {
+        Ok(all) if arguments.json => out::json(&document(&all)),
         Ok(all) => out::bytes(text(&all).as_bytes()),
         Err(message) => out::error(message, out::USAGE),
     }
+}
+
+/// All of them as docs/json.md has it.
+fn document(all: &[Sum]) -> Value {
+    let sum = |sum: &Sum| json!({ "experiment": sum.title, "deviations": sum.deviations });
+    json!({
+        "reports": all.iter().map(sum).collect::<Vec<_>>(),
+        "total": sums::total(all),
+    })
 }
 
 fn text(all: &[Sum]) -> String {

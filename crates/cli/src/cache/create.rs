@@ -8,6 +8,7 @@ use crate::members::{
 };
 use crate::{out, size};
 use clap::Args;
+use serde::Serialize;
 use std::path::PathBuf;
 use tantalum_cache::volume::VolumeError;
 use tantalum_device::{BlockDevice, PowerCycle, bytes_in_words};
@@ -66,6 +67,25 @@ pub struct CreateArguments {
     /// Destroy what the flash device and the label hold, and overwrite the description
     #[arg(long)]
     force: bool,
+    /// Print JSON (docs/json.md)
+    #[arg(long)]
+    json: bool,
+}
+
+/// What was made, as docs/json.md has it.
+#[derive(Serialize)]
+struct Report {
+    cache: String,
+    flash: String,
+    flash_bytes: u64,
+    slow: String,
+    /// What the volume offers to the host.
+    volume_bytes: u64,
+    page_bytes: u32,
+    /// All is in memory, while it is served.
+    modelled: bool,
+    /// The data of the slow device stayed in place.
+    adopted: bool,
 }
 
 fn page(text: &str) -> Result<u32, String> {
@@ -76,12 +96,30 @@ fn page(text: &str) -> Result<u32, String> {
 /// Runs the command; returns the exit code.
 pub fn create(arguments: &CreateArguments) -> u8 {
     match try_create(arguments) {
-        Ok(text) => out::bytes(text.as_bytes()),
+        Ok(report) if arguments.json => out::json(&report),
+        Ok(report) => out::bytes(said(&report).as_bytes()),
         Err((why, code)) => out::error(why, code),
     }
 }
 
-fn try_create(arguments: &CreateArguments) -> Result<String, Failed> {
+fn said(of: &Report) -> String {
+    format!(
+        "{}: a cache of {} on {}, and a volume of {} over {}{}{}\n",
+        of.cache,
+        bytes_in_words(of.flash_bytes),
+        of.flash,
+        bytes_in_words(of.volume_bytes),
+        of.slow,
+        if of.modelled { ", all in memory while it is served" } else { "" },
+        if of.adopted {
+            "\nnever mount or write to the slow device itself: it has old pages now"
+        } else {
+            ""
+        },
+    )
+}
+
+fn try_create(arguments: &CreateArguments) -> Result<Report, Failed> {
     let usage = |why| (why, out::USAGE);
     let failed = |why| (why, out::FAILED);
     let (path, name) = (&arguments.description, arguments.description.display());
@@ -125,19 +163,16 @@ fn try_create(arguments: &CreateArguments) -> Result<String, Failed> {
     runtime.block_on(format).map_err(|e| failed(format!("the cache has stalled: {e}")))??;
     made.0.clear(); // They are the cache now.
     match sink.put(&text) {
-        out::OK => Ok(format!(
-            "{name}: a cache of {} on {}, and a volume of {} over {}{}{}\n",
-            bytes_in_words(sizes.0),
-            description.flash.display(),
-            bytes_in_words(sizes.1),
-            description.slow.display(),
-            if modelled { ", all in memory while it is served" } else { "" },
-            match description.label {
-                LabelPlace::Begin => "",
-                LabelPlace::End =>
-                    "\nnever mount or write to the slow device itself: it has old pages now",
-            },
-        )),
+        out::OK => Ok(Report {
+            cache: name.to_string(),
+            flash: description.flash.display().to_string(),
+            flash_bytes: sizes.0,
+            slow: description.slow.display().to_string(),
+            volume_bytes: sizes.1,
+            page_bytes: description.page_bytes,
+            modelled,
+            adopted: description.label == LabelPlace::End,
+        }),
         _ => Err(failed(format!(
             "{name} could not be written; the cache is made: try again with --force"
         ))),

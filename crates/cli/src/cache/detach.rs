@@ -4,6 +4,7 @@ use super::started::with_volume;
 use crate::members::{CacheDescription, LabelPlace, cache_in_words};
 use crate::out;
 use clap::Args;
+use serde::Serialize;
 use std::path::PathBuf;
 
 /// Arguments of `tantalum cache detach`.
@@ -21,6 +22,18 @@ Exit codes: 0, the slow device has everything; 1, it has not, and nothing was gi
 pub struct DetachArguments {
     /// The description of the cache
     description: PathBuf,
+    /// Print JSON (docs/json.md)
+    #[arg(long)]
+    json: bool,
+}
+
+/// What is where, as docs/json.md has it.
+#[derive(Serialize)]
+struct Report {
+    cache: String,
+    slow: String,
+    /// The volume begins there on the slow device.
+    first_byte: u64,
 }
 
 /// Runs the command; returns the exit code.
@@ -35,10 +48,12 @@ pub fn detach(arguments: &DetachArguments) -> u8 {
         (of.slow.display().to_string(), from)
     });
     match (detached, slow) {
-        (Ok(()), Ok((slow, from))) => out::bytes(
-            format!("{}: {slow} has everything, from its byte {from} on\n", path.display())
-                .as_bytes(),
-        ),
+        (Ok(()), Ok((slow, first_byte))) => {
+            let report = Report { cache: path.display().to_string(), slow, first_byte };
+            let Report { cache, slow, first_byte } = &report;
+            let text = format!("{cache}: {slow} has everything, from its byte {first_byte} on\n");
+            if arguments.json { out::json(&report) } else { out::bytes(text.as_bytes()) }
+        }
         (Ok(()), Err(why)) => out::error(why, out::FAILED),
         (Err((why, code)), _) => out::error(why, code),
     }

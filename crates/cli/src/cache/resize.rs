@@ -9,6 +9,7 @@ use crate::members::{CacheDescription, CacheDevices, cache_in_words, runtime};
 use crate::{out, size};
 use clap::Args;
 use rustix::fs::{FallocateFlags, fallocate, ftruncate};
+use serde::Serialize;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use tantalum_device::bytes_in_words;
@@ -32,17 +33,42 @@ pub struct ResizeArguments {
     /// The new size of the flash device
     #[arg(long, value_name = "SIZE", value_parser = size::bytes)]
     flash_size: u64,
+    /// Print JSON (docs/json.md)
+    #[arg(long)]
+    json: bool,
+}
+
+/// What the cache has, as docs/json.md has it.
+#[derive(Serialize)]
+struct Report {
+    cache: String,
+    flash: String,
+    flash_bytes: u64,
+    frames: u64,
+    pages: u64,
 }
 
 /// Runs the command; returns the exit code.
 pub fn resize(arguments: &ResizeArguments) -> u8 {
     match try_resize(&arguments.description, arguments.flash_size) {
-        Ok(text) => out::bytes(text.as_bytes()),
+        Ok(report) if arguments.json => out::json(&report),
+        Ok(report) => out::bytes(said(&report).as_bytes()),
         Err((why, code)) => out::error(why, code),
     }
 }
 
-fn try_resize(path: &Path, bytes: u64) -> Result<String, Failed> {
+fn said(of: &Report) -> String {
+    format!(
+        "{}: {} of {}: {} frames, with {} pages\n",
+        of.cache,
+        bytes_in_words(of.flash_bytes),
+        of.flash,
+        of.frames,
+        of.pages,
+    )
+}
+
+fn try_resize(path: &Path, bytes: u64) -> Result<Report, Failed> {
     let usage = |why| (why, out::USAGE);
     let description = CacheDescription::lasting(path).map_err(usage)?;
     let flash = description.flash.clone();
@@ -77,14 +103,13 @@ fn try_resize(path: &Path, bytes: u64) -> Result<String, Failed> {
     if before.is_some_and(|before| before > bytes) {
         ftruncate(&open(&flash).map_err(told)?, bytes).map_err(|e| told(e.into()))?;
     }
-    Ok(format!(
-        "{}: {} of {}: {} frames, with {} pages\n",
-        path.display(),
-        bytes_in_words(bytes),
-        flash.display(),
-        stats.frames,
-        stats.pages,
-    ))
+    Ok(Report {
+        cache: path.display().to_string(),
+        flash: flash.display().to_string(),
+        flash_bytes: bytes,
+        frames: stats.frames,
+        pages: stats.pages,
+    })
 }
 
 /// Bytes of a file that is no image of a drive; `None`: it is something else.

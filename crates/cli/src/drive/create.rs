@@ -6,6 +6,7 @@ use crate::random::random;
 use crate::run::{Setting, setting};
 use crate::size::bytes;
 use clap::Args;
+use serde::Serialize;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use tantalum_device::Payload;
@@ -18,13 +19,13 @@ use tantalum_nand::ImageError;
 #[command(after_help = "\
 Examples:
   tantalum drive create disk.img --design durassd --capacity 8GiB
-  tantalum drive create disk.img --design my-drive.toml
+  tantalum drive create disk.img --design my-drive.toml --json
   tantalum drive create disk.img --design volatile --capacity 500M --set cache.buffer_kib=1024
   tantalum drive create disk.img --design spartan-es --capacity 16GiB --force
 
 The file is sparse: it takes only the space of the data on the drive's flash.
---capacity changes the number of flash blocks or their size; the number of dies
-is that of the design.
+--capacity changes the number of flash blocks or their size, and on a small drive what
+is set aside for dumps; the number of dies is that of the design.
 Exit codes: 0, the image is made; 1, the file cannot be written; 2, no such drive
 can be built, or the file exists already.")]
 pub struct CreateArguments {
@@ -43,6 +44,20 @@ pub struct CreateArguments {
     /// Overwrite an existing file of any kind, unless it is an image in use
     #[arg(long)]
     force: bool,
+    /// Print JSON (docs/json.md)
+    #[arg(long)]
+    json: bool,
+}
+
+/// What was made, as docs/json.md has it.
+#[derive(Serialize)]
+struct Report {
+    image: String,
+    design: String,
+    capacity_bytes: u64,
+    serial: String,
+    /// The most that the file takes on disk.
+    file_bytes: u64,
 }
 
 /// Runs the command; returns the exit code.
@@ -59,18 +74,18 @@ pub fn create(arguments: &CreateArguments) -> u8 {
     match Drive::create_image(path, &design, Payload::Bytes, number, arguments.force) {
         Ok(image) => {
             let capacity = design.check().map_or(0, |layout| u64::from(layout.logical) * 4096);
-            let text = format!(
-                "{name}: a blank {} of {} ({capacity} bytes), serial {}, up to {} on disk\n",
-                design.name,
-                size(capacity),
-                serial(&image.spec().serial),
-                size(image.bytes()),
-            );
+            let report = Report {
+                image: name.to_string(),
+                design: design.name.clone(),
+                capacity_bytes: capacity,
+                serial: serial(&image.spec().serial),
+                file_bytes: image.bytes(),
+            };
             // (A capacity is rounded up by a block of each die, which is less than a tenth.)
             if let Some(asked) = arguments.capacity.filter(|asked| capacity > asked + asked / 10) {
                 out::note(format_args!(
-                    "note: {} were asked for, but a {} has at least {}: its dies and what it sets \
-                     aside for dumps stay as they are",
+                    "note: {} were asked for, but a {} has at least {}: its dies stay as many, and each \
+                     needs erase units to work with",
                     size(asked),
                     design.name,
                     size(capacity)
@@ -82,6 +97,16 @@ pub fn create(arguments: &CreateArguments) -> u8 {
                     size(room)
                 ));
             }
+            if arguments.json {
+                return out::json(&report);
+            }
+            let text = format!(
+                "{name}: a blank {} of {} ({capacity} bytes), serial {}, up to {} on disk\n",
+                report.design,
+                size(capacity),
+                report.serial,
+                size(report.file_bytes),
+            );
             out::bytes(text.as_bytes())
         }
         Err(DriveImageError::Image(ImageError::Exists)) => {

@@ -1,12 +1,14 @@
 //! `tantalum log create`.
 
 use super::check::code;
+use crate::counted::counted;
 use crate::members::{
     Description, Devices, absolute, in_words, is_description, linked, make_missing, runtime,
 };
 use crate::random::random;
 use crate::{out, size};
 use clap::Args;
+use serde::Serialize;
 use std::path::{Path, PathBuf};
 use tantalum_device::{BlockDevice, PowerCycle};
 use tantalum_log::{CreateOptions, Log};
@@ -60,17 +62,34 @@ pub struct CreateArguments {
     /// Destroy what the devices hold, and overwrite the description
     #[arg(long)]
     force: bool,
+    /// Print JSON (docs/json.md)
+    #[arg(long)]
+    json: bool,
+}
+
+/// What was made, as docs/json.md has it.
+#[derive(Serialize)]
+struct Report {
+    log: String,
+    devices: Vec<String>,
+    /// Of all devices together, without the archive.
+    bytes: u64,
+    archive: Option<String>,
+    backing: Option<String>,
+    copies: u8,
+    partitions: u16,
 }
 
 /// Runs the command; returns the exit code.
 pub fn create(arguments: &CreateArguments) -> u8 {
     match try_create(arguments) {
-        Ok(text) => out::bytes(text.as_bytes()),
+        Ok(report) if arguments.json => out::json(&report),
+        Ok(report) => out::bytes(said(&report).as_bytes()),
         Err((why, code)) => out::error(why, code),
     }
 }
 
-fn try_create(arguments: &CreateArguments) -> Result<String, (String, u8)> {
+fn try_create(arguments: &CreateArguments) -> Result<Report, (String, u8)> {
     let usage = |why| (why, out::USAGE);
     let (path, name) = (&arguments.description, arguments.description.display());
     if !is_description(path) {
@@ -134,24 +153,37 @@ fn try_create(arguments: &CreateArguments) -> Result<String, (String, u8)> {
     runtime.block_on(format).map_err(|e| failed(format!("the log has stalled: {e}")))??;
     made.0.clear(); // They are the log now.
     match sink.put(&text) {
-        out::OK => Ok(said(path, &description, bytes)),
+        out::OK => Ok(report(path, &description, bytes)),
         _ => Err(failed(format!(
             "{name} could not be written; the log is made: try again with --force"
         ))),
     }
 }
 
-fn said(path: &Path, of: &Description, bytes: u64) -> String {
+fn report(path: &Path, of: &Description, bytes: u64) -> Report {
+    let named = |path: &PathBuf| path.display().to_string();
+    Report {
+        log: path.display().to_string(),
+        devices: of.devices.iter().map(named).collect(),
+        bytes,
+        archive: of.archive.as_ref().map(named),
+        backing: of.backing.as_ref().map(named),
+        copies: of.copies,
+        partitions: of.partitions,
+    }
+}
+
+fn said(of: &Report) -> String {
     let volume = match &of.backing {
-        Some(backing) => format!(", and a volume over {}", backing.display()),
+        Some(backing) => format!(", and a volume over {backing}"),
         None => String::new(),
     };
     let archive = if of.archive.is_some() { " and an archive" } else { "" };
     format!(
-        "{}: a log on {} devices of {} together{archive}, copies: {}{volume}\n",
-        path.display(),
-        of.devices.len(),
-        tantalum_device::bytes_in_words(bytes),
+        "{}: a log on {} of {} together{archive}, copies: {}{volume}\n",
+        of.log,
+        counted(of.devices.len() as u64, "device", "devices"),
+        tantalum_device::bytes_in_words(of.bytes),
         of.copies
     )
 }

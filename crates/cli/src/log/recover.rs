@@ -4,9 +4,10 @@ use super::check::code;
 use crate::members::{Description, Devices, in_words, runtime};
 use crate::out;
 use clap::Args;
+use serde::Serialize;
 use std::path::{Path, PathBuf};
 use tantalum_device::{LiveBox, PowerCycle, StartError};
-use tantalum_log::{Log, OpenOptions};
+use tantalum_log::{Log, Lsn, OpenOptions};
 use tantalum_nand::Opening;
 use tantalum_rt::Nanos;
 
@@ -32,6 +33,21 @@ pub struct RecoverArguments {
     /// lost to it
     #[arg(long)]
     degraded: bool,
+    /// Print JSON (docs/json.md)
+    #[arg(long)]
+    json: bool,
+}
+
+/// What was found, as docs/json.md has it.
+#[derive(Serialize)]
+struct Report {
+    log: String,
+    /// Of a log without a backing: it is whole from here ...
+    first: Option<u64>,
+    /// ... to here.
+    end: Option<u64>,
+    /// Of one with a backing: so many changes were only in the log, and are in the backing now.
+    replayed: Option<u64>,
 }
 
 /// How often it is asked whether the backing has everything.
@@ -40,12 +56,28 @@ const LOOK: Nanos = Nanos::from_millis(20);
 /// Runs the command; returns the exit code.
 pub fn recover(arguments: &RecoverArguments) -> u8 {
     match try_recover(&arguments.description, arguments.salvage, arguments.degraded) {
-        Ok(text) => out::bytes(format!("{}: {text}\n", arguments.description.display()).as_bytes()),
+        Ok(report) if arguments.json => out::json(&report),
+        Ok(report) => out::bytes(said(&report).as_bytes()),
         Err((why, code)) => out::error(why, code),
     }
 }
 
-fn try_recover(path: &Path, salvage: bool, degraded: bool) -> Result<String, (String, u8)> {
+fn said(Report { log, first, end, replayed }: &Report) -> String {
+    match (replayed, first, end) {
+        (Some(1), ..) => {
+            format!("{log}: 1 change was only in the log; the backing has everything\n")
+        }
+        (Some(n), ..) => {
+            format!("{log}: {n} changes were only in the log; the backing has everything\n")
+        }
+        (None, Some(first), Some(end)) => {
+            format!("{log}: the log is whole, from {} to {}\n", Lsn(*first), Lsn(*end))
+        }
+        _ => format!("{log}: the log is whole\n"),
+    }
+}
+
+fn try_recover(path: &Path, salvage: bool, degraded: bool) -> Result<Report, (String, u8)> {
     let usage = |why| (why, out::USAGE);
     let failed = |why: String| (why, out::FAILED);
     let mut description = Description::lasting(path).map_err(usage)?;
@@ -66,6 +98,7 @@ fn try_recover(path: &Path, salvage: bool, degraded: bool) -> Result<String, (St
     let rt = runtime.handle();
     let devices = Devices::open(&rt, &description, Opening::default()).map_err(usage)?;
     let members = devices.members();
+    let log_name = path.display().to_string();
     let work = async move {
         if description.backing.is_none() {
             members.power_on().await.map_err(failed)?;
@@ -75,7 +108,8 @@ fn try_recover(path: &Path, salvage: bool, degraded: bool) -> Result<String, (St
             let (first, end) = (log.first(), log.end());
             log.close().await.map_err(|e| failed(in_words(e)))?;
             members.end().await.map_err(failed)?;
-            return Ok(format!("the log is whole, from {first} to {end}"));
+            let (first, end) = (Some(first.0), Some(end.0));
+            return Ok(Report { log: log_name, first, end, replayed: None });
         }
         let volume = devices.volume(&rt, &description, salvage, degraded).map_err(usage)?;
         match volume.bring_up(false).await {
@@ -93,7 +127,8 @@ fn try_recover(path: &Path, salvage: bool, degraded: bool) -> Result<String, (St
         volume.cut();
         volume.off().await;
         members.shut().map_err(failed)?;
-        Ok(format!("{replayed} changes were only in the log; the backing has everything"))
+        let replayed = Some(replayed);
+        Ok(Report { log: log_name, first: None, end: None, replayed })
     };
     runtime.block_on(work).map_err(|e| failed(format!("the devices do not answer: {e}")))?
 }

@@ -4,8 +4,9 @@ use super::check::code;
 use crate::members::{Description, Devices, in_words, runtime};
 use crate::out;
 use clap::Args;
+use serde::Serialize;
 use std::path::{Path, PathBuf};
-use tantalum_log::{Log, OpenOptions};
+use tantalum_log::{Log, Lsn, OpenOptions};
 use tantalum_nand::Opening;
 
 /// Arguments of `tantalum log replace`.
@@ -33,12 +34,28 @@ pub struct ReplaceArguments {
     /// Destroy what the new device holds
     #[arg(long)]
     force: bool,
+    /// Print JSON (docs/json.md)
+    #[arg(long)]
+    json: bool,
+}
+
+/// What was done, as docs/json.md has it.
+#[derive(Serialize)]
+struct Report {
+    log: String,
+    lost: String,
+    new: String,
+    /// The new device has everything from here ...
+    first: u64,
+    /// ... to here.
+    end: u64,
 }
 
 /// Runs the command; returns the exit code.
 pub fn replace(arguments: &ReplaceArguments) -> u8 {
     match try_replace(arguments) {
-        Ok(text) => out::bytes(text.as_bytes()),
+        Ok(report) if arguments.json => out::json(&report),
+        Ok(report) => out::bytes(said(&report).as_bytes()),
         Err((why, code)) => out::error(why, code),
     }
 }
@@ -57,7 +74,15 @@ fn replaced(of: &Description, lost: &Path, new: PathBuf) -> Option<(Description,
     Some((of, index))
 }
 
-fn try_replace(arguments: &ReplaceArguments) -> Result<String, (String, u8)> {
+fn said(of: &Report) -> String {
+    let (first, end) = (Lsn(of.first), Lsn(of.end));
+    format!(
+        "{}: {} has everything from {first} to {end}, and the place of {}\n",
+        of.log, of.new, of.lost
+    )
+}
+
+fn try_replace(arguments: &ReplaceArguments) -> Result<Report, (String, u8)> {
     let usage = |why| (why, out::USAGE);
     let failed = |why: String| (why, out::FAILED);
     let (path, name) = (&arguments.description, arguments.description.display());
@@ -99,11 +124,13 @@ fn try_replace(arguments: &ReplaceArguments) -> Result<String, (String, u8)> {
     let ended = runtime.block_on(work);
     let (first, end) = ended.map_err(|e| failed(format!("the devices do not answer: {e}")))??;
     match sink.put(&text) {
-        out::OK => Ok(format!(
-            "{name}: {} has everything from {first} to {end}, and the place of {}\n",
-            arguments.new.display(),
-            arguments.lost.display()
-        )),
+        out::OK => Ok(Report {
+            log: name.to_string(),
+            lost: arguments.lost.display().to_string(),
+            new: arguments.new.display().to_string(),
+            first: first.0,
+            end: end.0,
+        }),
         _ => Err(failed(format!(
             "{name} could not be written, and the device is replaced: write this into it:\n{text}"
         ))),
