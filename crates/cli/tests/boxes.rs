@@ -217,7 +217,7 @@ fn a_file_is_served_as_it_is() {
     // One owner at a time.
     let second = socket("second.nbd");
     let mut command = tantalum(&["drive", "serve", "--file", name, "--buffered", "--unix"]);
-    let (_, why) = ends(&command.arg(&second).output().expect("it starts"), 1);
+    let (_, why) = ends(&command.arg(&second).output().expect("it starts"), 2);
     assert!(why.contains("in use"), "{why}");
 
     let (text, _) = ask("cut", &control, &[], 0);
@@ -287,7 +287,7 @@ fn a_file_that_does_not_exist_is_created() {
     let (serving, nbd, _control) = serve("made", &which);
     assert_eq!(lost(&nbd), 0);
     assert_eq!(serving.stop(), (Some(0), String::new()));
-    let why = refused(&["--capacity", "1004KiB"], 1);
+    let why = refused(&["--capacity", "1004KiB"], 2);
     assert!(why.contains("it exists, and has only 1024000 bytes"), "{why}");
     std::fs::remove_file(&path).expect("removed");
 }

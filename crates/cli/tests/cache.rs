@@ -130,6 +130,7 @@ fn a_served_volume_keeps_what_was_flushed_over_cuts_ends_and_kills() {
         nbd.write(1, &whole(1)).expect("written");
         nbd.flush().expect("flushed");
         assert!(cache("check", &[&at], 2).1.contains("in use"));
+        assert!(cache("serve", &[&at], 2).1.contains("in use"));
         cache("cut", &[&at], 0);
         cache("restore", &[&at], 0);
         let mut nbd = Nbd::connect(&socket).expect("a server");
@@ -340,7 +341,7 @@ fn wrong_devices_are_refused_in_a_line() {
     let keys = file("refused.keys.toml", "flash = \"a\"\nslwo = \"b\"\n");
     let said = cache("check", &[&keys], 2).1;
     assert!(said.contains(":2: unknown key \"slwo\"; did you mean \"slow\"?"), "{said}");
-    let said = cache("serve", &[&keys], 1).1;
+    let said = cache("serve", &[&keys], 2).1;
     assert!(said.contains("unknown key") && said.lines().count() == 1, "{said}");
     // The devices of two caches.
     let (ours, ours_flash, _) = made("refused-ours", &[]);

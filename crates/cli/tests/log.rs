@@ -110,6 +110,8 @@ fn images_of_drives_are_cut_killed_lost_and_replaced_with_their_log() {
     written(1);
     let used = tantalum(&["drive", "inspect"]).arg(&a).output().expect("it starts");
     assert!(ends(&used, 2).1.contains("in use"));
+    let again = tantalum(&["log", "serve"]).arg(&at).args(["--tcp", "0"]).output();
+    assert!(ends(&again.expect("it starts"), 2).1.contains("in use"));
     log("cut", &[&at], 0);
     log("restore", &[&at], 0);
     read(1);

@@ -27,8 +27,8 @@ is made durable, and the next start is warm. A cut or a killed process loses wha
 not flushed. With `mode = \"through\"` a blank flash device is taken for a new one.
 Options about designs and images are those of `tantalum drive serve`.
 Exit codes: 0, it ended in good order; 1, it did not, or it cannot be served; 2, the
-command line or the description is invalid; 130, it was interrupted before it was
-ready.",
+command line or the description is invalid, or a device is not there or in use; 130,
+it was interrupted before it was ready.",
     ),
     (
         "mount",
@@ -47,8 +47,8 @@ names its users and waits; a second signal leaves the mount to its users. After
 `tantalum cache restore` the file system is checked and mounted again.
 Options about designs and images are those of `tantalum drive mount`.
 Exit codes: 0, it ended in good order; 1, it did not, or it cannot be mounted; 2, the
-command line or the description is invalid; 130, it was interrupted before it was
-ready.",
+command line or the description is invalid, or a device is not there or in use; 130,
+it was interrupted before it was ready.",
     ),
     (
         "status",
@@ -81,8 +81,8 @@ Examples:
   tantalum cache top c.toml
   tantalum cache top c.toml --once             one picture, as text
 
-Keys: c cuts the power, r restores it, q ends. The histogram and the rates cover the
-last 10 intervals.
+Keys: c and then y cuts the power, r restores it, q ends. The histogram and the rates
+cover the last 10 intervals.
 Exit codes: 0; 1, the terminal cannot be used; 2, no such cache is served.",
     ),
     (

@@ -88,19 +88,23 @@ struct Dump {
     joules: Option<f64>,
 }
 
+/// The exit code for an image that cannot be opened: damage is what a command may find, and all else
+/// is an invalid request.
+pub fn code(error: &ImageError) -> u8 {
+    match error {
+        ImageError::Damaged { .. } | ImageError::Length { .. } | ImageError::HostCrashed => {
+            out::FAILED
+        }
+        _ => out::USAGE,
+    }
+}
+
 /// The exit code for an image that cannot be used.
 pub fn refused(path: &Path, error: &ViewError) -> u8 {
-    let damaged = match error {
-        ViewError::Run(_) => true,
-        ViewError::Image(DriveImageError::Image(e)) => {
-            matches!(
-                e,
-                ImageError::Damaged { .. } | ImageError::Length { .. } | ImageError::HostCrashed
-            )
-        }
-        ViewError::Image(_) => true,
+    let code = match error {
+        ViewError::Image(DriveImageError::Image(e)) => code(e),
+        ViewError::Run(_) | ViewError::Image(_) => out::FAILED,
     };
-    let code = if damaged { out::FAILED } else { out::USAGE };
     out::error(format_args!("{}: {error}", path.display()), code)
 }
 

@@ -25,7 +25,7 @@ pub use arguments::{LiveArguments, OnCut, time_scale};
 pub use power::Plug;
 pub use trouble::Trouble;
 
-use super::{listen, view};
+use super::{inspect, listen, view};
 use crate::{fault, members, out};
 use source::Source;
 use std::path::{Path, PathBuf};
@@ -122,47 +122,59 @@ pub fn run(arguments: &LiveArguments, image: Option<&Path>, build: impl Build) -
     };
     match try_run(arguments, &source, build) {
         Ok(code) => code,
-        Err(message) => out::error(message, out::FAILED),
+        Err((message, code)) => out::error(message, code),
     }
 }
 
-fn try_run(arguments: &LiveArguments, source: &Source, build: impl Build) -> Result<u8, String> {
+/// An error comes with its exit code: a box that is in use, not there or not what it should be is an
+/// invalid request, whichever box it is.
+fn try_run(
+    arguments: &LiveArguments,
+    source: &Source,
+    build: impl Build,
+) -> Result<u8, (String, u8)> {
+    let (usage, failed) = (|why| (why, out::USAGE), |why| (why, out::FAILED));
     let mut runtime = Runtime::wall_time(arguments.seed, arguments.clock())
-        .map_err(|e| format!("the wall clock does not start: {e}"))?;
+        .map_err(|e| failed(format!("the wall clock does not start: {e}")))?;
     let rt = runtime.handle();
     match source {
-        Source::Image(path) => match on_image(&rt, path, arguments) {
-            Ok(drive) => let_run(runtime, drive, Some(path), arguments, build),
-            Err((why, code)) => Ok(out::error(format_args!("{}: {why}", path.display()), code)),
-        },
+        Source::Image(path) => {
+            let drive = on_image(&rt, path, arguments);
+            let drive =
+                drive.map_err(|(why, code)| (format!("{}: {why}", path.display()), code))?;
+            let_run(runtime, drive, Some(path), arguments, build).map_err(failed)
+        }
         Source::Log(path) => {
-            let (volume, members) =
-                members::volume(&mut runtime, path, arguments.salvage, arguments.opening())?;
-            let code = let_run(runtime, volume, Some(path), arguments, build)?;
-            members.shut()?;
+            let opened =
+                members::volume(&mut runtime, path, arguments.salvage, arguments.opening());
+            let (volume, members) = opened.map_err(usage)?;
+            let code = let_run(runtime, volume, Some(path), arguments, build).map_err(failed)?;
+            members.shut().map_err(failed)?;
             Ok(code)
         }
         Source::Cache(path) => {
-            let (volume, members) = members::cache_volume(&mut runtime, path, arguments.opening())?;
-            let code = let_run(runtime, volume, Some(path), arguments, build)?;
-            members.shut()?;
+            let opened = members::cache_volume(&mut runtime, path, arguments.opening());
+            let (volume, members) = opened.map_err(usage)?;
+            let code = let_run(runtime, volume, Some(path), arguments, build).map_err(failed)?;
+            members.shut().map_err(failed)?;
             Ok(code)
         }
         Source::Design(design) => {
-            let drive = Drive::new(&rt, design, Payload::Bytes).map_err(|e| e.to_string())?;
-            let_run(runtime, drive, None, arguments, build)
+            let drive = Drive::new(&rt, design, Payload::Bytes);
+            let drive = drive.map_err(|e| usage(e.to_string()))?;
+            let_run(runtime, drive, None, arguments, build).map_err(failed)
         }
         Source::Ram(caps) => {
             let ram = RamDevice::new(&rt, RamOptions::new(*caps));
-            let_run(runtime, ram, None, arguments, build)
+            let_run(runtime, ram, None, arguments, build).map_err(failed)
         }
         Source::Disk(model) => {
-            let disk = Disk::new(&rt, model, Payload::Bytes)?;
-            let_run(runtime, disk, None, arguments, build)
+            let disk = Disk::new(&rt, model, Payload::Bytes).map_err(usage)?;
+            let_run(runtime, disk, None, arguments, build).map_err(failed)
         }
         Source::File(path, settings, length) => {
             match host_file::open(&mut runtime, path, settings, *length)? {
-                Some(file) => let_run(runtime, file, Some(path), arguments, build),
+                Some(file) => let_run(runtime, file, Some(path), arguments, build).map_err(failed),
                 None => Ok(interrupted()),
             }
         }
@@ -191,10 +203,7 @@ fn let_run<B: LiveBox>(
 
 /// The error comes with its exit code.
 fn on_image(rt: &Rt, path: &Path, arguments: &LiveArguments) -> Result<Drive, (String, u8)> {
-    let refused = |e: ImageError| match e {
-        ImageError::InUse => (e.to_string(), out::USAGE),
-        e => (e.to_string(), out::FAILED),
-    };
+    let refused = |e: ImageError| (e.to_string(), inspect::code(&e));
     let image = ImageFile::open_with(path, arguments.opening()).map_err(refused)?;
     fault::tell(&[(path, &image)], fault::POWER_CUT)
         .map_err(|e| (format!("cannot wait for signals: {e}"), out::FAILED))?;

@@ -49,7 +49,8 @@ process names its users and waits; a second signal leaves the mount to its users
 Killing the process is a power cut; the next process that mounts the image cleans up.
 After `tantalum drive restore` the file system is checked and mounted again.
 Exit codes: 0, it ended in good order; 1, it did not, or it cannot be mounted; 2, the
-command line is invalid; 130, it was interrupted before it was ready."
+command line is invalid, or the drive is not there or in use; 130, it was interrupted
+before it was ready."
 )]
 pub struct MountArguments {
     /// The image of the drive (see `tantalum drive create`) and the mount point; with --design,

@@ -26,8 +26,8 @@ SIGINT and SIGTERM stop the server: requests under way are answered first. What 
 not destaged stays in the log; `tantalum log recover` brings it to the backing.
 Options about designs and images are those of `tantalum drive serve`.
 Exit codes: 0, it ended in good order; 1, it did not, or it cannot be served; 2, the
-command line or the description is invalid; 130, it was interrupted before it was
-ready.",
+command line or the description is invalid, or a device is not there or in use; 130,
+it was interrupted before it was ready.",
     ),
     (
         "mount",
@@ -47,8 +47,8 @@ names its users and waits; a second signal leaves the mount to its users. After
 `tantalum log restore` the file system is checked and mounted again.
 Options about designs and images are those of `tantalum drive mount`.
 Exit codes: 0, it ended in good order; 1, it did not, or it cannot be mounted; 2, the
-command line or the description is invalid; 130, it was interrupted before it was
-ready.",
+command line or the description is invalid, or a device is not there or in use; 130,
+it was interrupted before it was ready.",
     ),
     (
         "status",

@@ -12,19 +12,22 @@ use tantalum_rt::{First, Runtime, first};
 /// it creates a file that does not exist. `None`: a signal interrupted that; the new file is removed.
 ///
 /// # Errors
-/// What is wrong, in a line.
+/// What is wrong, in a line, and the exit code.
 pub fn open(
     runtime: &mut Runtime,
     path: &Path,
     settings: &FileSettings,
     length: Option<u64>,
-) -> Result<Option<File>, String> {
+) -> Result<Option<File>, (String, u8)> {
+    let usage = |why| Err((why, out::USAGE));
     match (File::open(&runtime.handle(), path, settings), length) {
-        (Err(e), _) if !is_missing(&e) => Err(said(e)),
-        (Err(_), Some(length)) => create(runtime, path, settings, length),
-        (Err(e), None) if settings.read_only => Err(said(e)),
-        (Err(e), None) => Err(format!("{e}. --capacity SIZE creates it")),
-        (Ok(file), Some(length)) if file.caps().bytes() < length => Err(format!(
+        (Err(e), _) if !is_missing(&e) => usage(said(e)),
+        (Err(_), Some(length)) => {
+            create(runtime, path, settings, length).map_err(|why| (why, out::FAILED))
+        }
+        (Err(e), None) if settings.read_only => usage(said(e)),
+        (Err(e), None) => usage(format!("{e}. --capacity SIZE creates it")),
+        (Ok(file), Some(length)) if file.caps().bytes() < length => usage(format!(
             "{}: it exists, and has only {} bytes: leave --capacity out",
             path.display(),
             file.caps().bytes()
