@@ -4,6 +4,7 @@ mod findings;
 mod progress;
 mod summary;
 
+use crate::counted::counted;
 use crate::random::random;
 use crate::{builtin, out, repeat, time};
 use clap::Args;
@@ -197,15 +198,14 @@ fn plan(arguments: &CrashArguments, file: &CrashFile) -> Plan {
 
 /// The line that is printed first: a user who interrupts the exploration needs the seed.
 fn beginning(file: &CrashFile, rows: &[CrashRow], reach: Reach, budget: Option<&str>) -> String {
-    let count = match rows.len() {
-        1 => "1 row".to_string(),
-        n => format!("{n} rows"),
-    };
+    let count = counted(rows.len() as u64, "row", "rows");
     let what = match reach {
         Reach::Exhaustive(1) => ", every point of one run of each".to_string(),
         Reach::Exhaustive(runs) => format!(", every point of {runs} runs of each"),
-        Reach::Samples(cuts) => format!(", {cuts} cuts of the runs of each"),
-        Reach::Runs(runs) => format!(", {runs} runs of each"),
+        Reach::Samples(cuts) => {
+            format!(", {} of the runs of each", counted(cuts, "cut", "cuts"))
+        }
+        Reach::Runs(runs) => format!(", {} of each", counted(runs, "run", "runs")),
         Reach::Endless => String::new(),
     };
     let budget = budget.map_or(String::new(), |budget| format!(", for {budget}"));

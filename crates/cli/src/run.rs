@@ -448,6 +448,9 @@ fn print(report: &Report, arguments: &RunArguments) -> u8 {
         // A failure takes precedence over a missing verdict.
         code = if code == out::FAILED { code } else { kind };
         out::error(why(row), kind);
+        if let Some(shortage) = row.shortage() {
+            out::note(format_args!("  {shortage}. That explains what follows"));
+        }
         for problem in &row.findings.problems {
             out::note(format_args!("  {problem}"));
         }
@@ -461,7 +464,9 @@ fn why(row: &RowReport) -> String {
     let writes = row.workload.terms().writes;
     let databases = match row.is_job() {
         true => String::new(),
-        false => format!(" and damaged {} databases", f.databases_corrupt),
+        false => {
+            format!(" and damaged {}", counted(f.databases_corrupt.into(), "database", "databases"))
+        }
     };
     match row.verdict {
         Verdict::Failed => {
@@ -471,8 +476,10 @@ fn why(row: &RowReport) -> String {
             format!("{} failed: {error}", row.name)
         }
         Verdict::Violated => format!(
-            "{} breaks what its drive and settings promise: {} violations; it lost {} acknowledged {writes}{databases}",
-            row.name, f.violations, f.commits_lost
+            "{} breaks what its drive and settings promise: {}; it lost {} acknowledged {writes}{databases}",
+            row.name,
+            counted(f.violations, "violation", "violations"),
+            f.commits_lost
         ),
         Verdict::NotJudged => format!(
             "{} is expected to lose something, but it ended after {}: too few to judge",

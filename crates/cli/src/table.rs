@@ -226,14 +226,8 @@ fn restarts(report: &Report) -> String {
 fn short_of_power(report: &Report) -> String {
     let mut text = String::new();
     for row in &report.rows {
-        let Some(p) = row.findings.drives.as_ref().and_then(|d| d.power) else { continue };
-        if p.incomplete > 0 {
-            let _ = writeln!(
-                text,
-                "{}: {} of {} emergency dumps were not complete: the capacitors had {:.3e} J, \
-                 and up to {:.3e} J were missing",
-                row.name, p.incomplete, p.losses, p.budget_j, p.most_missing_j
-            );
+        if let Some(shortage) = row.shortage() {
+            let _ = writeln!(text, "{}: {shortage}", row.name);
         }
     }
     text

@@ -84,6 +84,11 @@ pub(crate) fn groups(report: &Report) -> Vec<Group<'_>> {
     groups
 }
 
+/// "1 power cut", "2 power cuts".
+fn cuts(n: u32) -> String {
+    format!("{n} power cut{}", if n == 1 { "" } else { "s" })
+}
+
 fn title(workload: &str) -> String {
     match workload {
         "linkbench" => "LinkBench".into(),
@@ -209,8 +214,9 @@ fn wrong(report: &Report, command: &Command) -> Markup {
                 h3 { (row.name) ": " (result(row)) }
                 ul {
                     @if let Some(error) = &row.error { li { (error) } }
+                    @if let Some(shortage) = row.shortage() { li { (shortage) } }
                     @if row.verdict == Verdict::NothingLost {
-                        li { "Lost nothing in " (row.findings.cuts) " power cuts, although a loss was expected." }
+                        li { "Lost nothing in " (cuts(row.findings.cuts)) ", although a loss was expected." }
                     }
                     @for problem in &row.findings.problems { li { (problem) } }
                     @if row.findings.problems_total > row.findings.problems.len() as u64 {

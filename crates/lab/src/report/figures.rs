@@ -8,6 +8,7 @@
 //!    units together.
 
 use serde::Serialize;
+use tantalum_device::joules_in_words;
 use tantalum_drive::{Drive, DriveStats, Wear as Worn};
 use tantalum_nand::{SECTOR_BYTES, Unit};
 
@@ -102,6 +103,20 @@ pub struct PowerFigures {
 }
 
 impl PowerFigures {
+    /// What was missing, if a dump was not complete for lack of energy.
+    pub fn shortage(&self) -> Option<String> {
+        (self.incomplete > 0).then(|| {
+            format!(
+                "too little energy: {} of {} emergency dumps were not complete; the capacitors had {}, \
+                 and up to {} were missing",
+                self.incomplete,
+                self.losses,
+                joules_in_words(self.budget_j),
+                joules_in_words(self.most_missing_j)
+            )
+        })
+    }
+
     fn of(drives: &[Drive]) -> Option<PowerFigures> {
         let kept: Vec<_> = drives.iter().filter(|d| d.design().is_protected()).collect();
         let sum = |a: PowerFigures, drive: &Drive| {

@@ -339,6 +339,11 @@ impl RowFindings {
 }
 
 impl RowReport {
+    /// What its capacitors lacked, if a dump was not complete for lack of energy.
+    pub fn shortage(&self) -> Option<String> {
+        self.findings.drives.as_ref().and_then(|d| d.power)?.shortage()
+    }
+
     /// The record of a row that found this; `error` if it ended early.
     pub fn new(row: &Row, seed: u64, findings: RowFindings, error: Option<String>) -> RowReport {
         let verdict = match row.expect {
