@@ -1,29 +1,29 @@
-//! `tantalum bench`: how fast the simulation itself is.
+//! `tantalum drive bench`: how fast the simulation itself is.
 
 use crate::bar::{Bar, Began, Lines};
 use crate::{out, time};
 use clap::{Args, Subcommand};
 use std::fmt::Write;
 use std::rc::Rc;
+use tantalum_drive::Design;
 use tantalum_lab::bench::{self, BenchReport};
 use tantalum_lab::subject::ssd_preset;
 
-/// What to measure.
+/// The old words of `tantalum drive bench`: they still work, and no help names them.
 #[derive(Subcommand)]
 pub enum BenchCommand {
-    /// The simulated drive: 4 KiB random writes at queue depth 32, on a geometry on which other
-    /// simulators were measured
+    /// `tantalum drive bench`
     Drive(DriveArguments),
 }
 
-/// Arguments of `tantalum bench drive`.
+/// Arguments of `tantalum drive bench`.
 #[derive(Args)]
 #[command(allow_negative_numbers = true)]
 #[command(after_help = "\
 Examples:
-  tantalum bench drive
-  tantalum bench drive --json
-  tantalum bench drive --design durassd --fill 1 --overwrite 0.5
+  tantalum drive bench
+  tantalum drive bench --json
+  tantalum drive bench --design durassd --fill 1 --overwrite 0.5
 
 Rates are per second of processor time, so a busy machine disturbs them less. Compare
 them as ratios, on one machine.")]
@@ -49,13 +49,13 @@ pub struct DriveArguments {
 }
 
 /// Runs the command; returns the exit code.
-pub fn bench(command: &BenchCommand) -> u8 {
-    let BenchCommand::Drive(arguments) = command;
+pub fn bench(arguments: &DriveArguments) -> u8 {
     let report = match &arguments.design {
         None => bench::drive(arguments.thousandths, |what| out::note(format_args!("{what} ..."))),
-        Some(name) => match full(name, arguments) {
-            Ok(report) => report,
-            Err(message) => return out::error(message, out::FAILED),
+        Some(name) => match ssd_preset(name).map(|design| full(&design, arguments)) {
+            Ok(Ok(report)) => report,
+            Ok(Err(message)) => return out::error(message, out::FAILED),
+            Err(message) => return out::error(message, out::USAGE),
         },
     };
     let text = match arguments.json {
@@ -73,8 +73,7 @@ const WHOLE: u64 = 1000;
 /// Seconds between two lines where there is no terminal.
 const EVERY: u64 = 10;
 
-fn full(name: &str, arguments: &DriveArguments) -> Result<BenchReport, String> {
-    let design = ssd_preset(name)?;
+fn full(design: &Design, arguments: &DriveArguments) -> Result<BenchReport, String> {
     let bar = Bar::new(WHOLE, "{bar:20} {percent} %, {eta} left  {wide_msg}");
     let (began, lines) = (Began::now(), Rc::new(Lines::new(EVERY, !bar.is_hidden())));
     let shown = bar.clone();
@@ -90,7 +89,7 @@ fn full(name: &str, arguments: &DriveArguments) -> Result<BenchReport, String> {
             out::note(format_args!("{after}: {what}: {:.0} %", done * 100.0));
         }
     };
-    let report = bench::full(&design, arguments.fill, arguments.overwrite, tell);
+    let report = bench::full(design, arguments.fill, arguments.overwrite, tell);
     bar.clear();
     report.map_err(|e| e.to_string())
 }

@@ -22,7 +22,7 @@ Examples:
   tantalum compare before.json after.json --html compare.html
   tantalum compare before.json after.json --fail-over 5
 
-Both files are reports of `tantalum run --json`, or both of `tantalum bench drive --json`.
+Both files are reports of `tantalum run --json`, or both of `tantalum drive bench --json`.
 Rows are matched by name. B/A is the second value divided by the first. What is shown is
 beyond chance: further apart than the repetitions of a row, or, without repetitions, by
 more than 1 %. --all shows every measure.

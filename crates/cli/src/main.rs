@@ -74,7 +74,7 @@ Examples:
   tantalum cache create c.toml --flash a --slow b
                                                a flash cache, and a volume over it
   tantalum cache sim --policy gsc,lru          what a flash cache hits, and writes to flash
-  tantalum bench drive --json                  how fast the simulation is
+  tantalum drive bench --json                  how fast the simulation is
   tantalum designs durassd                     what a preset consists of")]
 struct Arguments {
     /// No notes and no progress, only results and errors
@@ -98,7 +98,7 @@ enum Command {
     Published(sums::PublishedArguments),
     /// List the preset designs of drives, or print one
     Designs(designs::DesignsArguments),
-    /// Drives in image files: create, inspect, check, serve, mount, cut
+    /// Drives in image files: create, inspect, check, serve, mount, cut; measure their simulation
     #[command(subcommand)]
     #[command(after_help = "\
 Examples:
@@ -136,11 +136,8 @@ Examples:
 Examples:
   tantalum trace info w.log")]
     Trace(trace::TraceCommand),
-    /// Measure how fast the simulation itself is
-    #[command(subcommand)]
-    #[command(after_help = "\
-Examples:
-  tantalum bench drive --json")]
+    /// The old words of `tantalum drive bench`
+    #[command(subcommand, hide = true)]
     Bench(bench::BenchCommand),
     /// Print completions for a shell
     #[command(after_help = "\
@@ -178,7 +175,7 @@ fn main() -> ExitCode {
         Command::Fit(arguments) => fit::fit(&arguments),
         Command::Torture(arguments) => torture::torture(&arguments),
         Command::Trace(command) => trace::trace(&command),
-        Command::Bench(command) => bench::bench(&command),
+        Command::Bench(bench::BenchCommand::Drive(arguments)) => bench::bench(&arguments),
         Command::Completions { shell } => completions(shell),
         Command::Manual(what) => manual::manual(&what, command()),
     };

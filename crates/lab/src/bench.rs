@@ -41,7 +41,7 @@ pub struct BenchRun {
     pub peak_rss_mib: f64,
 }
 
-/// What `tantalum bench drive --json` prints.
+/// What `tantalum drive bench --json` prints.
 #[derive(Clone, Debug, Serialize)]
 pub struct BenchReport {
     /// The comparison runs.

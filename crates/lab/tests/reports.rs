@@ -536,7 +536,7 @@ fn preconditioning_is_on_the_page(report: &Report) {
 fn every_field_is_documented_and_every_documented_field_is_there() {
     let text = include_str!("../../../docs/json.md");
     let (of_run, rest) = text.split_once("## `tantalum crash --json`").unwrap();
-    let (_, of_bench) = rest.split_once("## `tantalum bench drive --json`").unwrap();
+    let (_, of_bench) = rest.split_once("## `tantalum drive bench --json`").unwrap();
     let of_bench = of_bench.split("\n## ").next().unwrap();
     let mut run = BTreeSet::new();
     let filled = "[precondition]\nfill = 0.01\npasses_max = 0.0";

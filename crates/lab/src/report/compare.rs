@@ -33,7 +33,7 @@ pub type Spread = [f64; 2];
 pub enum Document {
     /// Of `tantalum run --json`.
     Experiment(Value),
-    /// Of `tantalum bench drive --json`.
+    /// Of `tantalum drive bench --json`.
     Bench(Value),
 }
 
@@ -50,7 +50,7 @@ pub enum CompareError {
     },
     /// A file holds some other JSON.
     #[error(
-        "{file} is neither a report of `tantalum run --json` nor of `tantalum bench drive --json`: \
+        "{file} is neither a report of `tantalum run --json` nor of `tantalum drive bench --json`: \
          {why}"
     )]
     NotAReport {
