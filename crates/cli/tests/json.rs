@@ -29,7 +29,7 @@ fn fields(value: &Value, name: &str, found: &mut BTreeSet<String>) {
         Value::Array(all) if all.iter().any(Value::is_object) => {
             all.iter().for_each(|v| fields(v, &format!("{name}[]"), found));
         }
-        _ => drop(found.insert(name.to_string())),
+        _ => _ = found.insert(name.to_string()),
     }
 }
 

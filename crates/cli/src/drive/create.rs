@@ -11,6 +11,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use tantalum_device::Payload;
 use tantalum_drive::{Design, Drive, DriveImageError};
+use tantalum_lab::file::parse::{self, Wrong};
 use tantalum_lab::subject::ssd_preset;
 use tantalum_nand::ImageError;
 
@@ -143,7 +144,7 @@ fn design(arguments: &CreateArguments) -> Result<Design, String> {
         at.insert(last.to_string(), value);
     }
     if !table.is_empty() {
-        design = design.with_overrides(&table).map_err(|e| e.to_string())?;
+        design = design.with_overrides(&table).map_err(|e| one_line(&e.to_string()))?;
     }
     if let Some(bytes) = arguments.capacity {
         design = design.with_capacity(bytes).map_err(|e| e.to_string())?;
@@ -159,12 +160,37 @@ pub fn named(name: &str) -> Result<Design, String> {
         return ssd_preset(name);
     }
     let text = std::fs::read_to_string(name).map_err(|e| format!("cannot read {name}: {e}"))?;
-    Design::from_toml(&text).map_err(|e| format!("{name}: {e}"))
+    // The reader of experiments names the key and the line.
+    if let Err(Wrong { line, what }) = parse::read::<Design>(&text) {
+        let line = line.map_or(String::new(), |line| format!("{line}:"));
+        return Err(format!("{name}:{line} {what}"));
+    }
+    Design::from_toml(&text).map_err(|e| format!("{name}: {}", one_line(&e.to_string())))
+}
+
+/// An error of the reader of TOML, which may have several lines.
+fn one_line(error: &str) -> String {
+    error.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_design_that_cannot_be_read_is_told_by_key_and_line() {
+        let text =
+            Design::preset_text("durassd").unwrap().replace("buffer_kib = 4096", "buffer_kib = -1");
+        let path = std::env::temp_dir().join(format!("tantalum-{}.toml", std::process::id()));
+        #[allow(clippy::disallowed_methods, reason = "a test writes the file that it names")]
+        std::fs::write(&path, &text).unwrap();
+        let why = named(path.to_str().unwrap()).unwrap_err();
+        #[allow(clippy::disallowed_methods, reason = "a test removes its file")]
+        std::fs::remove_file(&path).unwrap();
+        let line = 1 + text.lines().position(|line| line.starts_with("buffer_kib")).unwrap();
+        assert!(why.contains(&format!(".toml:{line}: cache.buffer_kib: invalid value")), "{why}");
+        assert_eq!(why.lines().count(), 1, "{why}");
+    }
 
     #[test]
     fn sizes_are_what_they_say() {
