@@ -399,5 +399,5 @@ fn invalid_arguments_are_refused() {
     refused(&["--disk", "durassd"], 2, "is an SSD");
     refused(&[], 2, "--ram");
     refused(&["--file", "/nonexistent/file"], 2, "there is no");
-    refused(&["--file", "/", "--buffered"], 1, "neither a regular file nor a block device");
+    refused(&["--file", "/", "--buffered"], 2, "neither a regular file nor a block device");
 }
