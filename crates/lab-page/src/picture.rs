@@ -140,11 +140,15 @@ impl Picture {
                     }
                 }
                 let axes = measures.iter().map(|m| published::axis(report, *m));
-                &capital(&axes.collect::<Vec<_>>().join("; "))
+                match measures.is_empty() {
+                    // (Only ratios of rows may have been published: tables and pages have them.)
+                    true => "No row has a number",
+                    false => &capital(&axes.collect::<Vec<_>>().join("; ")),
+                }
             }
         };
         let plain = report.cuts == 1;
-        let cuts = if plain { "one power cut" } else { &format!("{} power cuts", report.cuts) };
+        let cuts = if plain { "One power cut" } else { &format!("{} power cuts", report.cuts) };
         let under = format!("{what}; {}. {cuts} for each row, virtual time.", self.note(all));
         picture(&report.title, &under, &panels, &samples)
     }
