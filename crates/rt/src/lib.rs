@@ -58,6 +58,8 @@
 #[cfg(all(feature = "wall", not(target_os = "linux")))]
 compile_error!("the wall clock needs Linux: build with --no-default-features");
 
+#[cfg(feature = "wall")]
+pub mod calls;
 mod clock;
 mod domain;
 mod error;

@@ -60,13 +60,13 @@ use crate::flash::{
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, Mutex};
-use std::thread::JoinHandle;
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
 use store::CallStore;
 use tantalum_device::{BlockDevice, File, FileError, FileSettings, IoError};
-use tantalum_rt::wall::WallOptions;
-use tantalum_rt::{Post, Rt, Runtime};
+use tantalum_rt::Rt;
+use tantalum_rt::calls::{Calls, ThreadError};
+use tantalum_rt::wall::{WallOptions, random};
 use thread::{Ended, Letter, Opened};
 
 /// How a cache is used from threads.
@@ -117,6 +117,15 @@ pub enum BlockingError {
     Panicked(String),
 }
 
+impl From<ThreadError> for BlockingError {
+    fn from(e: ThreadError) -> BlockingError {
+        match e {
+            ThreadError::Start(e) => BlockingError::Runtime(e),
+            ThreadError::Panicked(why) => BlockingError::Panicked(why),
+        }
+    }
+}
+
 /// A cache for many threads. Cheap to clone; a clone is the same cache. See [the module](self).
 #[derive(Clone)]
 pub struct BlockingCache {
@@ -127,34 +136,13 @@ struct Handle {
     page: usize,
     pages: u64,
     ended: Arc<Ended>,
-    /// `None` only while it is dropped.
-    post: Option<Post<Letter>>,
-    thread: Mutex<Option<JoinHandle<()>>>,
-}
-
-impl Drop for Handle {
-    fn drop(&mut self) {
-        // The thread ends when nobody can post any more.
-        self.post = None;
-        let thread = self.thread.lock().unwrap_or_else(|e| e.into_inner()).take();
-        if let Some(thread) = thread
-            && thread.thread().id() != std::thread::current().id()
-        {
-            // It catches its panics.
-            let _ = thread.join();
-        }
-    }
+    calls: Calls<Letter>,
 }
 
 impl Handle {
     /// Has the thread carry out a letter, and waits for the answer (3).
     fn ask<T>(&self, letter: impl FnOnce(Sender<T>) -> Letter) -> Result<T, CacheError> {
-        let (to, answer) = channel();
-        let posted = self.post.as_ref().is_some_and(|post| post.post_wait(letter(to)).is_ok());
-        match answer.recv() {
-            Ok(answer) if posted => Ok(answer),
-            _ => Err(self.ended.wait()),
-        }
+        self.calls.ask(letter).ok_or_else(|| self.ended.wait())
     }
 }
 
@@ -189,7 +177,7 @@ impl BlockingCache {
         let (flash, slow) = (flash.as_ref().to_path_buf(), slow.clone());
         let (mut format, file) = (format.clone(), options.file.clone());
         if format.identity.is_none() {
-            format.identity = Some(random()?);
+            format.identity = Some(random().map_err(BlockingError::Runtime)?);
         }
         in_thread(options, async move |rt| {
             let flash = File::open(&rt, &flash, &file)?;
@@ -267,13 +255,9 @@ impl BlockingCache {
         M: FnOnce(Rt) -> Made + Send + 'static,
         Made: Future<Output = Result<(F, S), BlockingError>> + 'static,
     {
-        let wall = options.wall;
-        let body = move |runtime, ready: &_| thread::run(runtime, options.open, host, make, ready);
-        let (opened, thread) = thread::start(seed()?, wall, body)?;
-        let Opened { page, pages, ended, post } = opened;
-        let thread = Mutex::new(Some(thread));
-        let handle = Handle { page, pages, ended, post: Some(post), thread };
-        Ok(BlockingCache { handle: Arc::new(handle) })
+        let (opened, calls) = thread::start(options, host, make)?;
+        let Opened { page, pages, ended } = opened;
+        Ok(BlockingCache { handle: Arc::new(Handle { page, pages, ended, calls }) })
     }
 
     /// Bytes of a page.
@@ -409,22 +393,6 @@ impl BlockingCache {
     }
 }
 
-/// Random bytes of the system.
-fn random<const N: usize>() -> Result<[u8; N], BlockingError> {
-    let mut bytes = [0; N];
-    let got = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
-    match got {
-        Ok(n) if n == N => Ok(bytes),
-        Ok(_) => Err(BlockingError::Runtime(io::ErrorKind::UnexpectedEof.into())),
-        Err(e) => Err(BlockingError::Runtime(e.into())),
-    }
-}
-
-/// Each thread has random streams of its own.
-fn seed() -> Result<u64, BlockingError> {
-    Ok(u64::from_le_bytes(random()?))
-}
-
 /// Carries out `task` in a thread with a runtime.
 fn in_thread<T, R>(
     options: &BlockingOptions,
@@ -434,15 +402,5 @@ where
     T: Future<Output = Result<R, BlockingError>> + 'static,
     R: Send + 'static,
 {
-    let body = move |mut runtime: Runtime, ready: &Sender<_>| {
-        let task = task(runtime.handle());
-        let ended = runtime.block_on(task);
-        drop(runtime);
-        let ended = ended.unwrap_or_else(|e| Err(BlockingError::Panicked(e.to_string())));
-        drop(ready.send(ended));
-    };
-    let (answer, thread) = thread::start(seed()?, options.wall, body)?;
-    // It catches its panics.
-    let _ = thread.join();
-    Ok(answer)
+    tantalum_rt::calls::in_thread(thread::NAME, options.wall, task)
 }

@@ -2,24 +2,24 @@
 //!
 //! However the thread ends, whoever waits is told why.
 
-use super::BlockingError;
+use super::{BlockingError, BlockingOptions};
 use crate::flash::{
-    CacheError, CacheStats, Fetched, FlashCache, Host, OpenOptions, Scrubbed, SlowStore, Staged,
+    CacheError, CacheStats, Fetched, FlashCache, Host, Scrubbed, SlowStore, Staged,
 };
 use std::cell::Cell;
 use std::ops::Range;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::Sender;
 use std::sync::{Arc, Condvar, Mutex};
-use std::thread::JoinHandle;
 use tantalum_device::{BlockDevice, IoError};
+use tantalum_rt::calls::{Calls, Served, ThreadOptions};
 use tantalum_rt::sync::WaitQueue;
-use tantalum_rt::wall::WallOptions;
-use tantalum_rt::{First, Inbox, Post, Rt, Runtime, first};
+use tantalum_rt::{First, Inbox, Rt, first};
 
 /// Letters that lie in the inbox of the thread, at most.
 const LETTERS: usize = 256;
+/// What threads of caches are called.
+pub(super) const NAME: &str = "tantalum-cache";
 
 type To<T> = Sender<Result<T, CacheError>>;
 
@@ -65,49 +65,11 @@ impl Ended {
     }
 }
 
-/// The way to a thread that serves a cache.
+/// What the thread of a cache tells whoever opened it.
 pub(super) struct Opened {
     pub page: usize,
     pub pages: u64,
     pub ended: Arc<Ended>,
-    pub post: Post<Letter>,
-}
-
-/// Starts a thread and a runtime in it; `body` has the end of a channel by which it says that it is
-/// ready.
-pub(super) fn start<T: Send + 'static>(
-    seed: u64,
-    wall: WallOptions,
-    body: impl FnOnce(Runtime, &Sender<Result<T, BlockingError>>) + Send + 'static,
-) -> Result<(T, JoinHandle<()>), BlockingError> {
-    let (to, ready) = channel();
-    let body = move || {
-        let run = AssertUnwindSafe(|| match Runtime::wall_time(seed, wall) {
-            Ok(runtime) => body(runtime, &to),
-            Err(e) => drop(to.send(Err(BlockingError::Runtime(e)))),
-        });
-        if let Err(panic) = catch_unwind(run) {
-            // If the cache was open its waiters are told; this is for whoever opens it.
-            drop(to.send(Err(BlockingError::Panicked(said(&*panic).to_string()))));
-        }
-    };
-    #[allow(clippy::disallowed_methods, reason = "one runtime is one thread: this is that")]
-    let thread = std::thread::Builder::new().name("tantalum-cache".into()).spawn(body);
-    let thread = thread.map_err(BlockingError::Runtime)?;
-    match ready.recv() {
-        Ok(Ok(value)) => Ok((value, thread)),
-        failed => {
-            let _ = thread.join();
-            let nothing = || BlockingError::Panicked("it ended".to_string());
-            Err(failed.map_or_else(|_| nothing(), |f| f.err().unwrap_or_else(nothing)))
-        }
-    }
-}
-
-/// The message of a panic.
-fn said(panic: &(dyn std::any::Any + Send)) -> &str {
-    let text = panic.downcast_ref::<String>().map(String::as_str);
-    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message")
 }
 
 /// The host of other threads, for the cache.
@@ -135,49 +97,36 @@ impl Host for Across {
     }
 }
 
-/// Opens the cache on what `make` gives, and serves it until it is closed or the last [`Post`] is
-/// gone.
-pub(super) fn run<F, S, M, Made>(
-    mut runtime: Runtime,
-    options: OpenOptions,
+/// Starts a thread. It opens the cache on what `make` gives, and serves it until it is closed or
+/// nobody can call any more.
+pub(super) fn start<F, S, M, Made>(
+    options: BlockingOptions,
     host: Arc<dyn Host + Send + Sync>,
     make: M,
-    ready: &Sender<Result<Opened, BlockingError>>,
-) where
+) -> Result<(Opened, Calls<Letter>), BlockingError>
+where
     F: BlockDevice + 'static,
     S: SlowStore + 'static,
-    M: FnOnce(Rt) -> Made,
+    M: FnOnce(Rt) -> Made + Send + 'static,
     Made: Future<Output = Result<(F, S), BlockingError>> + 'static,
 {
-    let rt = runtime.handle();
-    let made = make(rt.clone());
-    let opened = runtime.block_on(async move {
-        let (flash, slow) = made.await?;
+    let BlockingOptions { open, wall, .. } = options;
+    let open = async move |rt: Rt| {
+        let (flash, slow) = make(rt.clone()).await?;
         let pages = slow.pages();
-        let cache = FlashCache::open(&rt, flash, slow, Rc::new(Across(host)), options).await?;
-        Ok((cache, pages))
-    });
-    let (cache, pages) = match opened {
-        Ok(Ok(opened)) => opened,
-        Ok(Err(e)) => return drop(ready.send(Err(e))),
-        Err(e) => return drop(ready.send(Err(BlockingError::Panicked(e.to_string())))),
+        let cache = FlashCache::open(&rt, flash, slow, Rc::new(Across(host)), open).await?;
+        Ok::<_, BlockingError>((cache, pages))
     };
-    let rt = runtime.handle();
-    let (post, letters) = rt.inbox_of(LETTERS);
-    let (page, ended) = (cache.page_bytes(), Arc::new(Ended::default()));
-    drop(ready.send(Ok(Opened { page, pages, ended: ended.clone(), post })));
-    let serving = serve(rt, cache, letters);
-    let served = catch_unwind(AssertUnwindSafe(move || {
-        let served = runtime.block_on(serving);
-        drop(runtime);
-        served
-    }));
-    let why = match served {
-        Ok(Ok(())) => "it was closed".to_string(),
-        Ok(Err(e)) => format!("its thread cannot go on: {e}"),
-        Err(panic) => format!("its thread panicked: {}", said(&*panic)),
+    let serve = |rt, (cache, pages): (FlashCache<F, S>, u64), letters| {
+        let ended = Arc::new(Ended::default());
+        let told = Opened { page: cache.page_bytes(), pages, ended: ended.clone() };
+        let ended = move |end: Result<(), String>| {
+            let why = end.err().unwrap_or_else(|| "it was closed".to_string());
+            ended.tell(CacheError::Stopped(why));
+        };
+        Served { told, serving: serve(rt, cache, letters), ended }
     };
-    ended.tell(CacheError::Stopped(why));
+    Calls::start(ThreadOptions { name: NAME, letters: LETTERS, wall }, open, serve)
 }
 
 /// Whether the cache was closed or detached.

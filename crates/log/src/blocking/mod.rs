@@ -68,13 +68,13 @@ use std::fmt::Debug;
 use std::io;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, Mutex};
-use std::thread::JoinHandle;
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
 use tantalum_device::{BlockDevice, File, FileError, FileSettings};
-use tantalum_rt::wall::WallOptions;
-use tantalum_rt::{Post, Rt};
-use thread::{Letter, Opened};
+use tantalum_rt::Rt;
+use tantalum_rt::calls::{Calls, ThreadError};
+use tantalum_rt::wall::{WallOptions, random};
+use thread::Letter;
 
 /// How a log is used from threads.
 #[derive(Clone, Debug, Default)]
@@ -105,6 +105,15 @@ pub enum BlockingError {
     Panicked(String),
 }
 
+impl From<ThreadError> for BlockingError {
+    fn from(e: ThreadError) -> BlockingError {
+        match e {
+            ThreadError::Start(e) => BlockingError::Runtime(e),
+            ThreadError::Panicked(why) => BlockingError::Panicked(why),
+        }
+    }
+}
+
 /// A log for many threads. Cheap to clone; a clone is the same log. See [the module](self).
 #[derive(Clone)]
 pub struct BlockingLog {
@@ -113,33 +122,12 @@ pub struct BlockingLog {
 
 pub(crate) struct Handle {
     front: Arc<Front>,
-    /// `None` only while it is dropped.
-    post: Option<Post<Letter>>,
-    thread: Mutex<Option<JoinHandle<()>>>,
-}
-
-impl Drop for Handle {
-    fn drop(&mut self) {
-        // The thread ends when nobody can post any more.
-        self.post = None;
-        let thread = self.thread.lock().unwrap_or_else(|e| e.into_inner()).take();
-        if let Some(thread) = thread
-            && thread.thread().id() != std::thread::current().id()
-        {
-            // It catches its panics.
-            let _ = thread.join();
-        }
-    }
+    calls: Calls<Letter>,
 }
 
 impl Handle {
     fn ask<T>(&self, letter: impl FnOnce(Sender<T>) -> Letter) -> Result<T, LogError> {
-        let (to, answer) = channel();
-        let posted = self.post.as_ref().is_some_and(|post| post.post_wait(letter(to)).is_ok());
-        match answer.recv() {
-            Ok(answer) if posted => Ok(answer),
-            _ => Err(self.front.why_closed()),
-        }
+        self.calls.ask(letter).ok_or_else(|| self.front.why_closed())
     }
 }
 
@@ -175,7 +163,7 @@ impl BlockingLog {
         let archive = archive.map(Path::to_path_buf);
         let (mut create, file) = (create.clone(), options.file.clone());
         if create.identity.is_none() {
-            create.identity = Some(random()?);
+            create.identity = Some(random().map_err(BlockingError::Runtime)?);
         }
         in_thread(options, async move |rt| {
             let devices = files(&rt, paths, &file)?;
@@ -225,11 +213,8 @@ impl BlockingLog {
         M: FnOnce(Rt) -> F + Send + 'static,
         F: Future<Output = Result<Vec<LogDevice<D>>, BlockingError>> + 'static,
     {
-        let settings = options.clone();
-        let body = move |runtime, ready: &_| thread::run(runtime, options, make, lend, ready);
-        let (Opened { front, post }, thread) = thread::start(seed()?, &settings, body)?;
-        let thread = Mutex::new(Some(thread));
-        Ok(BlockingLog { handle: Arc::new(Handle { front, post: Some(post), thread }) })
+        let (front, calls) = thread::start(options, make, lend)?;
+        Ok(BlockingLog { handle: Arc::new(Handle { front, calls }) })
     }
 
     /// Appends a record: it is in memory then. It waits while memory is full, and while there is
@@ -323,9 +308,9 @@ impl BlockingLog {
     ) -> Result<(), LogError> {
         // What becomes durable from now on is news, also before the thread takes the letter.
         let letter = Letter::Subscribe(self.durable(), Box::new(listener));
-        match self.handle.post.as_ref().map(|post| post.post_wait(letter)) {
-            Some(Ok(())) => Ok(()),
-            _ => Err(self.handle.front.why_closed()),
+        match self.handle.calls.tell(letter) {
+            true => Ok(()),
+            false => Err(self.handle.front.why_closed()),
         }
     }
 
@@ -397,22 +382,6 @@ fn lend(file: &File, unit: u32) -> Option<Box<dyn Pen>> {
     Some(Box::new(FilePen { writer: file.lend()?, blocks }))
 }
 
-/// Random bytes of the system.
-fn random<const N: usize>() -> Result<[u8; N], BlockingError> {
-    let mut bytes = [0; N];
-    let got = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
-    match got {
-        Ok(n) if n == N => Ok(bytes),
-        Ok(_) => Err(BlockingError::Runtime(io::ErrorKind::UnexpectedEof.into())),
-        Err(e) => Err(BlockingError::Runtime(e.into())),
-    }
-}
-
-/// Each thread has random streams of its own.
-fn seed() -> Result<u64, BlockingError> {
-    Ok(u64::from_le_bytes(random()?))
-}
-
 /// Carries out `task` in a thread with a runtime.
 fn in_thread<F>(
     options: &BlockingOptions,
@@ -421,15 +390,5 @@ fn in_thread<F>(
 where
     F: Future<Output = Result<(), BlockingError>> + 'static,
 {
-    let body = move |mut runtime: tantalum_rt::Runtime, ready: &Sender<_>| {
-        let task = task(runtime.handle());
-        let ended = runtime.block_on(task);
-        drop(runtime);
-        let ended = ended.unwrap_or_else(|e| Err(BlockingError::Panicked(e.to_string())));
-        drop(ready.send(ended));
-    };
-    let ((), thread) = thread::start(seed()?, options, body)?;
-    // It catches its panics.
-    let _ = thread.join();
-    Ok(())
+    tantalum_rt::calls::in_thread(thread::NAME, options.wall, task)
 }

@@ -13,17 +13,18 @@ use crate::threads::closed;
 use crate::{Log, LogDevice, LogError, LogStats, Lsn, Record};
 use std::future::poll_fn;
 use std::ops::ControlFlow;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::Sender;
 use std::task::Poll;
-use std::thread::JoinHandle;
 use tantalum_device::BlockDevice;
-use tantalum_rt::{Inbox, Nanos, Post, Rt, Runtime};
+use tantalum_rt::calls::{Calls, Served, ThreadOptions};
+use tantalum_rt::{Inbox, Nanos, Post, Rt};
 
 /// Letters that lie in the inbox of the thread, at most.
 const LETTERS: usize = 64;
+/// What threads of logs are called.
+pub(super) const NAME: &str = "tantalum-log";
 /// Bytes of records that a reader gets at once, about.
 const PIECE: usize = 256 << 10;
 
@@ -46,49 +47,6 @@ pub(super) enum Letter {
     Close(Sender<Result<(), LogError>>),
 }
 
-/// The way to a thread that serves a log.
-pub(super) struct Opened {
-    pub front: Arc<Front>,
-    pub post: Post<Letter>,
-}
-
-/// Starts a thread and a runtime in it; `body` has both ends of the channel by which it says that
-/// it is ready.
-pub(super) fn start<T: Send + 'static>(
-    seed: u64,
-    options: &BlockingOptions,
-    body: impl FnOnce(Runtime, &Sender<Result<T, BlockingError>>) + Send + 'static,
-) -> Result<(T, JoinHandle<()>), BlockingError> {
-    let (to, ready) = channel();
-    let wall = options.wall;
-    let body = move || {
-        let run = AssertUnwindSafe(|| match Runtime::wall_time(seed, wall) {
-            Ok(runtime) => body(runtime, &to),
-            Err(e) => drop(to.send(Err(BlockingError::Runtime(e)))),
-        });
-        if let Err(panic) = catch_unwind(run) {
-            // If the log was open its waiters are told; this is for whoever opens it.
-            drop(to.send(Err(BlockingError::Panicked(said(&*panic).to_string()))));
-        }
-    };
-    #[allow(clippy::disallowed_methods, reason = "one runtime is one thread: this is that")]
-    let thread = std::thread::Builder::new().name("tantalum-log".into()).spawn(body);
-    let thread = thread.map_err(BlockingError::Runtime)?;
-    match ready.recv() {
-        Ok(Ok(value)) => Ok((value, thread)),
-        failed => {
-            let _ = thread.join();
-            let nothing = || BlockingError::Panicked("it ended".to_string());
-            Err(failed.map_or_else(|_| nothing(), |f| f.err().unwrap_or_else(nothing)))
-        }
-    }
-}
-
-fn said(panic: &(dyn std::any::Any + Send)) -> &str {
-    let text = panic.downcast_ref::<String>().map(String::as_str);
-    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message")
-}
-
 /// Lends a device to threads, if that can be.
 pub(super) type Lend<D> = fn(&D, u32) -> Option<Box<dyn Pen>>;
 
@@ -99,56 +57,53 @@ fn time(rt: &Rt) -> Time {
     Box::new(move || now.saturating_add(Nanos(began.elapsed().as_nanos() as u64)))
 }
 
-/// Opens the log on what `make` gives, and serves it until the last [`Post`] is gone.
-pub(super) fn run<D, M, F>(
-    mut runtime: Runtime,
+/// Starts a thread. It opens the log on what `make` gives, and serves it until nobody can call any
+/// more.
+pub(super) fn start<D, M, F>(
     options: BlockingOptions,
     make: M,
     lend: Lend<D>,
-    ready: &Sender<Result<Opened, BlockingError>>,
-) where
+) -> Result<(Arc<Front>, Calls<Letter>), BlockingError>
+where
     D: BlockDevice + Clone + 'static,
-    M: FnOnce(Rt) -> F,
+    M: FnOnce(Rt) -> F + Send + 'static,
     F: Future<Output = Result<Vec<LogDevice<D>>, BlockingError>> + 'static,
 {
-    let rt = runtime.handle();
-    let devices = make(rt.clone());
-    let open = options.open;
-    let opened = runtime.block_on(async move { Ok(Log::open(&rt, devices.await?, open).await?) });
-    let log = match opened {
-        Ok(Ok(log)) => log,
-        Ok(Err(e)) => return drop(ready.send(Err(e))),
-        Err(e) => return drop(ready.send(Err(BlockingError::Panicked(e.to_string())))),
+    let BlockingOptions { open, wall, .. } = options;
+    let open = async move |rt: Rt| {
+        let log = Log::open(&rt, make(rt.clone()).await?, open).await?;
+        Ok::<_, BlockingError>(log)
     };
+    let serve = move |rt: Rt, log: Log<D>, letters| {
+        let front = Arc::new(front(&rt, &log, wall.time_scale, lend));
+        let end = front.clone();
+        let ended = move |why: Result<(), String>| {
+            end.close(why.err().map_or_else(closed, LogError::Failed))
+        };
+        Served { told: front.clone(), serving: serve(rt, log, letters, front), ended }
+    };
+    Calls::start(ThreadOptions { name: NAME, letters: LETTERS, wall }, open, serve)
+}
+
+/// What threads use of the log by themselves.
+fn front<D>(rt: &Rt, log: &Log<D>, scale: f64, lend: Lend<D>) -> Front
+where
+    D: BlockDevice + Clone + 'static,
+{
     let core = &log.core;
     let rules = Rules {
         record_limit: core.record_limit,
         read_only: core.options.read_only,
         when_full: core.options.when_full,
     };
-    let rt = runtime.handle();
     // On a clock of another pace threads would not know the time.
-    let lends = options.wall.time_scale == 1.0 && !rules.read_only;
+    let lends = scale == 1.0 && !rules.read_only;
     let pen = |member: &Option<Rc<Member<D>>>| {
         let member = member.as_ref().filter(|m| lends && m.forces_writes())?;
         lend(&member.device, member.superblock.unit)
     };
     let pens = core.members.borrow().iter().map(pen).collect();
-    let front = Arc::new(Front::new(rules, core.shared.clone(), pens, time(&rt)));
-    let (post, letters) = rt.inbox_of(LETTERS);
-    drop(ready.send(Ok(Opened { front: front.clone(), post })));
-    let serving = serve(rt, log, letters, front.clone());
-    let ended = catch_unwind(AssertUnwindSafe(move || {
-        let ended = runtime.block_on(serving);
-        drop(runtime);
-        ended
-    }));
-    let why = match ended {
-        Ok(Ok(())) => closed(),
-        Ok(Err(e)) => LogError::Failed(format!("its thread cannot go on: {e}")),
-        Err(panic) => LogError::Failed(format!("its thread panicked: {}", said(&*panic))),
-    };
-    front.close(why);
+    Front::new(rules, core.shared.clone(), pens, time(rt))
 }
 
 async fn serve<D: BlockDevice + Clone + 'static>(
