@@ -1,25 +1,20 @@
 //! Devices of a flash cache, and of the volume over one, that hold whatever they like.
 //!
-//! An input is a kind of cache and a list of changes to the devices of a valid one ([`Change`]). Some
-//! changes mend checksums, so that what they made gets as far as the code behind the checks.
+//! An input is a kind of cache and a list of changes to the devices of a valid one (`image.rs`).
 
+use crate::image::{BLOCK, CHANGES, Input, number_at, put_on, ram, taken_from};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use tantalum_cache::flash::{DeviceStore, FlashCache, FormatOptions, Mode, NoHost, OpenOptions};
 use tantalum_cache::volume::{CacheVolume, VolumeOptions};
-use tantalum_device::{
-    Block, BlockDevice, Caps, Data, DataMut, Durability, Payload, PowerCycle, RamDevice, RamOptions,
-};
+use tantalum_device::{Block, BlockDevice, Data, DataMut, Durability, PowerCycle, RamDevice};
 use tantalum_rt::{Nanos, Rt, Runtime};
 
-const BLOCK: usize = 512;
 /// Bytes of the flash device: a ring of some twenty batches.
 const FLASH: usize = 100 << 10;
 const PAGES: u64 = 40;
 const SLOW: usize = (1 << 20) + PAGES as usize * BLOCK;
-/// Changes of one input, at most.
-const CHANGES: usize = 64;
 
 /// Which cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -64,101 +59,18 @@ thread_local! {
     static VALID: RefCell<BTreeMap<Kind, Rc<Valid>>> = RefCell::default();
 }
 
-/// The bytes at a place of a device, as they are changed.
-enum Change {
-    /// Other bytes.
-    Put(Vec<u8>),
-    /// Zeros: so many blocks.
-    Zero(usize),
-    /// The blocks from another place.
-    Copy(usize, usize),
-    /// The checksum of a superblock or label.
-    MendHead,
-    /// The checksum of a descriptor or segment.
-    MendPiece,
-}
-
-/// Reads changes from the input.
-struct Input<'a>(&'a [u8]);
-
-impl Input<'_> {
-    fn byte(&mut self) -> Option<u8> {
-        let (first, rest) = self.0.split_first()?;
-        self.0 = rest;
-        Some(*first)
-    }
-
-    /// A block and a byte of it.
-    fn place(&mut self, length: usize) -> Option<usize> {
-        let (low, high, byte) = (self.byte()?, self.byte()?, self.byte()?);
-        let block = usize::from(u16::from_le_bytes([low, high])) % (length / BLOCK);
-        Some(block * BLOCK + usize::from(byte) * 2)
-    }
-
-    fn change(&mut self, length: usize) -> Option<Change> {
-        Some(match self.byte()? % 8 {
-            0..=2 => {
-                let count = usize::from(self.byte()? % 16) + 1;
-                let (here, rest) = self.0.split_at(count.min(self.0.len()));
-                self.0 = rest;
-                Change::Put(here.to_vec())
-            }
-            3 => Change::Zero(usize::from(self.byte()?) + 1),
-            4 => Change::Copy(self.place(length)?, usize::from(self.byte()? % 16) + 1),
-            5 => Change::MendHead,
-            _ => Change::MendPiece,
-        })
-    }
-}
-
-impl Change {
-    /// Whether what results may pass for something that was written.
-    fn forges(&self) -> bool {
-        !matches!(self, Change::Put(_) | Change::Zero(_))
-    }
-
-    fn apply(&self, image: &mut [u8], at: usize) {
-        let block = at / BLOCK * BLOCK;
-        match self {
-            Change::Put(bytes) => {
-                let end = (at + bytes.len()).min(image.len());
-                image[at..end].copy_from_slice(&bytes[..end - at]);
-            }
-            Change::Zero(count) => {
-                let end = (block + count * BLOCK).min(image.len());
-                image[block..end].fill(0);
-            }
-            Change::Copy(from, count) => {
-                let from = from / BLOCK * BLOCK;
-                let length = (count * BLOCK).min(image.len() - from.max(block));
-                image.copy_within(from..from + length, block);
-            }
-            Change::MendHead => mend(image, block, BLOCK),
-            Change::MendPiece => {
-                let length: [u8; 4] = image[block + 4..block + 8].try_into().expect("4 bytes");
-                let length = u32::from_le_bytes(length) as usize;
-                if (8..=image.len() - block).contains(&length) {
-                    mend(image, block, length);
-                }
-            }
-        }
+/// Mends a checksum: of a superblock or label, or of a descriptor or segment.
+fn mend(kind: u8, image: &mut [u8], block: usize) {
+    let length = if kind == 0 { BLOCK } else { number_at(image, block + 4) };
+    if (8..=image.len() - block).contains(&length) {
+        seal(image, block, length);
     }
 }
 
 /// Mends the checksum in the first four of so many bytes.
-fn mend(image: &mut [u8], at: usize, length: usize) {
+fn seal(image: &mut [u8], at: usize, length: usize) {
     let crc = crc32c::crc32c(&image[at + 4..at + length]);
     image[at..at + 4].copy_from_slice(&crc.to_le_bytes());
-}
-
-fn ram(rt: &Rt, bytes: usize) -> RamDevice {
-    let blocks = (bytes / BLOCK) as u64;
-    let caps = Caps {
-        block_size: BLOCK as u32,
-        atomic_unit: BLOCK as u32,
-        ..Caps::power_safe(blocks, Payload::Bytes)
-    };
-    RamDevice::new(rt, RamOptions { command: Nanos::from_micros(10), ..RamOptions::new(caps) })
 }
 
 fn blank(rt: &Rt) -> [RamDevice; 2] {
@@ -170,12 +82,6 @@ fn volume_of(rt: &Rt, kind: Kind, devices: &[RamDevice; 2]) -> CacheVolume<RamDe
         VolumeOptions { format: kind.format(), cache: open_options(), ..VolumeOptions::default() };
     let [flash, slow] = devices.clone();
     CacheVolume::new(rt, flash, slow, options).expect("it suits")
-}
-
-async fn image(device: &RamDevice) -> Vec<u8> {
-    let mut bytes = vec![0; device.caps().bytes() as usize];
-    device.read(Block(0), DataMut::Bytes(&mut bytes)).await.expect("RAM");
-    bytes
 }
 
 fn content(page: u64, version: u64) -> Vec<u8> {
@@ -230,7 +136,7 @@ async fn make(rt: Rt, kind: Kind) -> Valid {
             cache.close().await.expect("it works");
         }
     }
-    let images = [image(&devices[0].device()).await, image(&devices[1].device()).await];
+    let images = [taken_from(&devices[0].device()).await, taken_from(&devices[1].device()).await];
     Valid { images, versions }
 }
 
@@ -263,7 +169,7 @@ pub fn media(input: &[u8]) {
         let Some(at) = input.place(length) else { break };
         let Some(change) = input.change(length) else { break };
         forged |= change.forges();
-        change.apply(&mut image[..length], at);
+        change.apply(&mut image[..length], at, mend);
     }
     let mut runtime = Runtime::virtual_time(2);
     let rt = runtime.handle();
@@ -274,9 +180,7 @@ pub fn media(input: &[u8]) {
 
 async fn open(rt: Rt, kind: Kind, images: [Vec<u8>; 2], valid: Option<Rc<Valid>>) {
     let devices = blank(&rt);
-    for (device, image) in devices.iter().zip(&images) {
-        device.write(Block(0), Data::Bytes(image), Durability::Normal).await.expect("RAM");
-    }
+    put_on(&devices, &images).await;
     let check = |page: u64, bytes: &[u8]| {
         if let Some(valid) = &valid {
             let known = valid.versions[&page].iter().any(|version| version == bytes);

@@ -5,5 +5,6 @@
 
 pub mod cache;
 pub mod control;
+pub mod image;
 pub mod media;
 pub mod session;

@@ -1,27 +1,23 @@
 //! Devices of a log, and of a log volume, that hold whatever they like.
 //!
-//! An input is a layout and a list of changes to the devices of a valid log ([`Change`]). Some
-//! changes mend checksums, so that what they made gets as far as the code behind the checks.
+//! An input is a layout and a list of changes to the devices of a valid log (`image.rs`).
 
+use crate::image::{BLOCK, CHANGES, Input, number_at, put_on, ram, taken_from};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use tantalum_device::{
-    Block, BlockDevice, Caps, Data, DataMut, Durability, GroupLimit, Payload, PowerCycle,
-    RamDevice, RamOptions,
+    Block, BlockDevice, Data, DataMut, Durability, GroupLimit, PowerCycle, RamDevice,
 };
 use tantalum_log::{
     CreateOptions, Log, LogDevice, LogVolume, OpenOptions, Record, VolumeOptions, WhenFull,
 };
-use tantalum_rt::{Nanos, Rt, Runtime};
+use tantalum_rt::{Rt, Runtime};
 
-const BLOCK: usize = 512;
 /// Bytes of a device of a log: its head, and a little behind it.
 const DEVICE: usize = (64 << 10) + (96 << 10);
 /// Blocks of a volume's backing.
 const BACKING: usize = 48;
-/// Changes of one input, at most.
-const CHANGES: usize = 64;
 
 /// Which log: devices of the array, whether there is an archive, copies, whether a volume is on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -84,109 +80,28 @@ thread_local! {
     static VALID: RefCell<BTreeMap<Layout, Rc<Valid>>> = RefCell::default();
 }
 
-/// The bytes at `at` of a device, as they are changed.
-enum Change {
-    /// Other bytes.
-    Put(Vec<u8>),
-    /// Zeros: so many blocks.
-    Zero(usize),
-    /// The blocks from another place.
-    Copy(usize, usize),
-    /// The checksum of a block of the log.
-    MendBlock,
-    /// The checksum of a superblock or of a label.
-    MendHead,
-    /// The checksum of a state.
-    MendState,
-}
-
-/// Reads changes from the input.
-struct Input<'a>(&'a [u8]);
-
-impl Input<'_> {
-    fn byte(&mut self) -> Option<u8> {
-        let (first, rest) = self.0.split_first()?;
-        self.0 = rest;
-        Some(*first)
-    }
-
-    /// A place: most bytes of a device are far from anything, so it is a block and a byte of it.
-    fn place(&mut self, length: usize) -> Option<usize> {
-        let (low, high, byte) = (self.byte()?, self.byte()?, self.byte()?);
-        let block = usize::from(u16::from_le_bytes([low, high])) % (length / BLOCK);
-        Some(block * BLOCK + usize::from(byte) * 2)
-    }
-
-    fn change(&mut self, length: usize) -> Option<Change> {
-        Some(match self.byte()? % 8 {
-            0..=2 => {
-                let count = usize::from(self.byte()? % 16) + 1;
-                let (here, rest) = self.0.split_at(count.min(self.0.len()));
-                self.0 = rest;
-                Change::Put(here.to_vec())
-            }
-            3 => Change::Zero(usize::from(self.byte()?) + 1),
-            4 => Change::Copy(self.place(length)?, usize::from(self.byte()? % 16) + 1),
-            5 => Change::MendBlock,
-            6 => Change::MendHead,
-            _ => Change::MendState,
-        })
-    }
-}
-
-impl Change {
-    /// Whether what results may pass for something that was written.
-    fn forges(&self) -> bool {
-        !matches!(self, Change::Put(_) | Change::Zero(_))
-    }
-
-    fn apply(&self, image: &mut [u8], at: usize) {
-        let block = at / BLOCK * BLOCK;
-        match self {
-            Change::Put(bytes) => {
-                let end = (at + bytes.len()).min(image.len());
-                image[at..end].copy_from_slice(&bytes[..end - at]);
-            }
-            Change::Zero(count) => {
-                let end = (block + count * BLOCK).min(image.len());
-                image[block..end].fill(0);
-            }
-            Change::Copy(from, count) => {
-                let from = from / BLOCK * BLOCK;
-                let length = (count * BLOCK).min(image.len() - from.max(block));
-                image.copy_within(from..from + length, block);
-            }
-            Change::MendBlock => {
-                let crc = crc32c::crc32c(&image[block + 4..block + BLOCK]);
-                image[block..block + 4].copy_from_slice(&crc.to_le_bytes());
-            }
-            Change::MendHead => mend(image, block, BLOCK),
-            Change::MendState => {
-                let length: [u8; 4] = image[block + 32..block + 36].try_into().expect("4 bytes");
-                let length = u32::from_le_bytes(length) as usize;
-                if (16..=image.len() - block).contains(&length) {
-                    mend(image, block, length);
-                }
+/// Mends a checksum: of a block of the log, of a superblock or label, or of a state.
+fn mend(kind: u8, image: &mut [u8], block: usize) {
+    match kind {
+        0 => {
+            let crc = crc32c::crc32c(&image[block + 4..block + BLOCK]);
+            image[block..block + 4].copy_from_slice(&crc.to_le_bytes());
+        }
+        1 => seal(image, block, BLOCK),
+        _ => {
+            let length = number_at(image, block + 32);
+            if (16..=image.len() - block).contains(&length) {
+                seal(image, block, length);
             }
         }
     }
 }
 
 /// Mends a checksum at byte 12 of so many bytes.
-fn mend(image: &mut [u8], at: usize, length: usize) {
+fn seal(image: &mut [u8], at: usize, length: usize) {
     image[at + 12..at + 16].fill(0);
     let crc = crc32c::crc32c(&image[at..at + length]);
     image[at + 12..at + 16].copy_from_slice(&crc.to_le_bytes());
-}
-
-fn ram(rt: &Rt, bytes: usize) -> RamDevice {
-    let blocks = (bytes / BLOCK) as u64;
-    let caps = Caps {
-        block_size: BLOCK as u32,
-        atomic_unit: BLOCK as u32,
-        ..Caps::power_safe(blocks, Payload::Bytes)
-    };
-    RamDevice::new(rt, RamOptions { command: Nanos::from_micros(10), ..RamOptions::new(caps) })
 }
 
 fn blank(rt: &Rt, layout: Layout) -> Vec<RamDevice> {
@@ -209,12 +124,6 @@ fn volume_of(rt: &Rt, layout: Layout, devices: &[RamDevice]) -> LogVolume<RamDev
     let mut array: Vec<_> = named.collect();
     let archive = layout.archive.then(|| array.pop()).flatten();
     LogVolume::new(rt, array, archive, backing.clone(), layout.volume()).expect("it suits")
-}
-
-async fn image(device: &RamDevice) -> Vec<u8> {
-    let mut bytes = vec![0; device.caps().bytes() as usize];
-    device.read(Block(0), DataMut::Bytes(&mut bytes)).await.expect("RAM");
-    bytes
 }
 
 /// A log that was opened twice, with records of all lengths and a checkpoint.
@@ -254,7 +163,7 @@ async fn make(rt: Rt, layout: Layout) -> Valid {
     }
     let mut images = Vec::new();
     for device in &devices {
-        images.push(image(&device.device()).await);
+        images.push(taken_from(&device.device()).await);
     }
     Valid { images, records }
 }
@@ -285,7 +194,7 @@ pub fn media(input: &[u8]) {
         let Some(at) = input.place(image.len()) else { break };
         let Some(change) = input.change(image.len()) else { break };
         forged |= change.forges();
-        change.apply(image, at);
+        change.apply(image, at, mend);
     }
     for salvage in [false, true] {
         let (images, valid) = (images.clone(), valid.clone());
@@ -299,9 +208,7 @@ pub fn media(input: &[u8]) {
 
 async fn open(rt: Rt, layout: Layout, images: Images, salvage: bool, valid: Option<Rc<Valid>>) {
     let devices = blank(&rt, layout);
-    for (device, image) in devices.iter().zip(&images) {
-        device.write(Block(0), Data::Bytes(image), Durability::Normal).await.expect("RAM");
-    }
+    put_on(&devices, &images).await;
     if layout.volume {
         let volume = volume_of(&rt, layout, &devices);
         if volume.power_on().await.is_ok() {

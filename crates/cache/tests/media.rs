@@ -2,6 +2,8 @@
 
 #[path = "../../../fuzz/src/cache.rs"]
 mod cache;
+#[path = "../../../fuzz/src/image.rs"]
+mod image;
 
 use proptest::prelude::*;
 

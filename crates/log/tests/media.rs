@@ -1,5 +1,7 @@
 //! Media that hold whatever they like: the same as the fuzz target, and its corpus.
 
+#[path = "../../../fuzz/src/image.rs"]
+mod image;
 #[path = "../../../fuzz/src/media.rs"]
 mod media;
 
