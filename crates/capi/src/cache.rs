@@ -257,6 +257,25 @@ pub unsafe extern "C" fn tantalum_cache_fetch(
     })
 }
 
+/// Hands the caller's page over to a cache, by this call.
+///
+/// # Safety
+/// `cache` is null or open; `data` has `bytes` bytes.
+unsafe fn hand_over(
+    cache: *const tantalum_cache,
+    data: *const c_void,
+    bytes: u64,
+    call: impl FnOnce(&BlockingCache, &[u8]) -> Result<(), CacheError>,
+) -> c_int {
+    boundary(|| {
+        // SAFETY: the caller guarantees it.
+        let cache = unsafe { of(cache) }?;
+        // SAFETY: the caller guarantees it.
+        let data = unsafe { page_of(cache, data, bytes) }?;
+        Ok(call(cache, data)?)
+    })
+}
+
 /// A page leaves RAM, and is durable then. See the header.
 ///
 /// # Safety
@@ -270,13 +289,8 @@ pub unsafe extern "C" fn tantalum_cache_evict(
     dirty: c_int,
     lsn: u64,
 ) -> c_int {
-    boundary(|| {
-        // SAFETY: the caller guarantees it.
-        let cache = unsafe { of(cache) }?;
-        // SAFETY: the caller guarantees it.
-        let data = unsafe { page_of(cache, data, bytes) }?;
-        Ok(cache.evict(page, data, dirty != 0, lsn)?)
-    })
+    // SAFETY: the caller guarantees it.
+    unsafe { hand_over(cache, data, bytes, |c, data| c.evict(page, data, dirty != 0, lsn)) }
 }
 
 /// A page leaves RAM, and is durable with the next checkpoint. See the header.
@@ -292,14 +306,9 @@ pub unsafe extern "C" fn tantalum_cache_stage(
     dirty: c_int,
     lsn: u64,
 ) -> c_int {
-    boundary(|| {
-        // SAFETY: the caller guarantees it.
-        let cache = unsafe { of(cache) }?;
-        // SAFETY: the caller guarantees it.
-        let data = unsafe { page_of(cache, data, bytes) }?;
-        cache.stage(page, data, dirty != 0, lsn)?;
-        Ok(())
-    })
+    let dirty = dirty != 0;
+    // SAFETY: the caller guarantees it.
+    unsafe { hand_over(cache, data, bytes, |c, data| c.stage(page, data, dirty, lsn).map(drop)) }
 }
 
 /// Pages are forgotten. See the header.

@@ -7,11 +7,11 @@
 
 use crate::boxes::{AnyBox, AnyLink};
 use crate::cache::blueprint::CacheBlueprint;
+use crate::cache::devices::Devices;
 use crate::cache::judge::CacheJudge;
 use crate::cache::pool::Pool;
-use crate::cache::volume::audit;
 use crate::subject::Subject;
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::rc::Rc;
 use tantalum_cache::flash::{DeviceStore, FlashCache, OpenError, OpenOptions};
 use tantalum_device::{IoError, Link, Operation, PowerCycle};
@@ -28,12 +28,8 @@ const COMMANDS: u64 = 256;
 #[derive(Clone)]
 pub struct BareCacheBox {
     rt: Rt,
-    flash: AnyBox,
-    slow: AnyBox,
-    blueprint: Rc<CacheBlueprint>,
+    devices: Devices,
     running: Rc<RefCell<Option<Open>>>,
-    /// Whether it had power since it was formatted. Before that nothing is lost.
-    used: Rc<Cell<bool>>,
 }
 
 /// An open cache, and what dies with its power.
@@ -70,8 +66,8 @@ impl BareCacheBox {
         slow: AnyBox,
         blueprint: CacheBlueprint,
     ) -> BareCacheBox {
-        let (running, used) = (Rc::default(), Rc::default());
-        BareCacheBox { rt: rt.clone(), flash, slow, blueprint: Rc::new(blueprint), running, used }
+        let devices = Devices::new(flash, slow, blueprint);
+        BareCacheBox { rt: rt.clone(), devices, running: Rc::default() }
     }
 
     /// Its runtime.
@@ -81,7 +77,7 @@ impl BareCacheBox {
 
     /// How its cache is made and used.
     pub(super) fn blueprint(&self) -> &CacheBlueprint {
-        &self.blueprint
+        &self.devices.blueprint
     }
 
     /// The cache, if it is open.
@@ -91,23 +87,23 @@ impl BareCacheBox {
 
     /// The slow store, past the cache.
     pub(super) fn store(&self) -> Result<DeviceStore<AnyLink>, OpenError> {
-        DeviceStore::new(self.slow.device(), self.blueprint.page)
+        DeviceStore::new(self.devices.slow.device(), self.blueprint().page)
     }
 
     /// Makes an empty cache. Both devices have power.
     pub(super) async fn format(&self) -> Result<(), OpenError> {
-        let mut format = self.blueprint.options().format;
+        let mut format = self.blueprint().options().format;
         format.force = true;
-        FlashCache::format(&self.rt, &self.flash.device(), &self.store()?, &format).await
+        FlashCache::format(&self.rt, &self.devices.flash.device(), &self.store()?, &format).await
     }
 
     /// Opens the cache, or a new one if there is none any more (1).
     pub(super) async fn open_cache(&self, host: Rc<Pool>) -> Result<Cache, OpenError> {
         let options = || {
-            let made = self.blueprint.options();
+            let made = self.blueprint().options();
             OpenOptions { mode: Some(made.format.mode), ..made.cache }
         };
-        let (flash, store) = (self.flash.device(), self.store()?);
+        let (flash, store) = (self.devices.flash.device(), self.store()?);
         let opened =
             FlashCache::open(&self.rt, flash.clone(), store.clone(), host.clone(), options());
         match opened.await {
@@ -135,22 +131,22 @@ impl Subject for BareCacheBox {
             open.link.cut();
             drop(open.cache.take());
         }
-        PowerCycle::cut(&self.flash);
-        PowerCycle::cut(&self.slow);
+        PowerCycle::cut(&self.devices.flash);
+        PowerCycle::cut(&self.devices.slow);
     }
 
     async fn off(&self) {
-        PowerCycle::off(&self.flash).await;
-        PowerCycle::off(&self.slow).await;
+        PowerCycle::off(&self.devices.flash).await;
+        PowerCycle::off(&self.devices.slow).await;
     }
 
     async fn start(&self) -> Result<(), String> {
-        self.used.set(true);
+        self.devices.begin();
         let told = |e: IoError| e.to_string();
-        self.flash.power_on().await.map_err(told)?;
-        self.slow.power_on().await.map_err(told)?;
+        self.devices.flash.power_on().await.map_err(told)?;
+        self.devices.slow.power_on().await.map_err(told)?;
         let link = Link::new(&self.rt);
-        let pool = Rc::new(Pool::new(&self.rt, self.blueprint.page));
+        let pool = Rc::new(Pool::new(&self.rt, self.blueprint().page));
         let cache = self.open_cache(pool.clone()).await.map_err(|e| e.to_string())?;
         let gate = Rc::new(Semaphore::new(&self.rt, "a command of a cache", COMMANDS));
         let open = Open { cache: Rc::new(RefCell::new(Some(cache))), link, pool, gate };
@@ -159,33 +155,20 @@ impl Subject for BareCacheBox {
     }
 
     fn cut_copy(&self, rt: &Rt) -> Option<BareCacheBox> {
-        let lost = self.blueprint.loss && self.used.get();
-        let lost = lost && rt.stream("whether the flash device is lost").chance(1, 3);
-        let flash = match lost {
-            true => self.blueprint.flash.build_boxes(rt, 1, "a new flash").ok()?.pop()?,
-            false => self.flash.cut_copy(rt)?,
-        };
-        let slow = self.slow.cut_copy(rt)?;
-        let copy = BareCacheBox::new(rt, flash, slow, (*self.blueprint).clone());
-        copy.used.set(self.used.get());
-        Some(copy)
+        let (rt, devices) = (rt.clone(), self.devices.cut_copy(rt)?);
+        Some(BareCacheBox { rt, devices, running: Rc::default() })
     }
 
     fn audit(&self) -> Result<(), String> {
-        self.flash.audit()?;
-        self.slow.audit()?;
         let cache = self.open().and_then(|open| open.cache());
-        cache.map_or(Ok(()), |cache| audit(&cache.stats(), self.blueprint.frames))
+        self.devices.audit(cache.map(|cache| cache.stats()))
     }
 
     fn record_operations(&self) {
-        self.flash.record_operations();
-        self.slow.record_operations();
+        self.devices.record_operations();
     }
 
     fn take_operations(&self) -> Vec<Operation> {
-        let mut all = self.flash.take_operations();
-        all.extend(self.slow.take_operations());
-        all
+        self.devices.take_operations()
     }
 }

@@ -3,6 +3,7 @@
 
 mod bare;
 mod blueprint;
+mod devices;
 mod judge;
 mod pool;
 mod versions;

@@ -9,7 +9,7 @@ use crate::run::row::{RowBox, RowError, Traffic};
 use std::cell::Cell;
 use std::rc::Rc;
 use tantalum_cache::volume::{CacheVolume, VolumeDevice, VolumeOptions};
-use tantalum_device::{Block, BlockDevice, Blocks, IoError, Partition, PowerCycle, forward};
+use tantalum_device::{BlockDevice, Blocks, IoError, Partition, PowerCycle, forward};
 use tantalum_drive::Drive;
 use tantalum_rt::Rt;
 use tantalum_workload::pages::{CacheCounts, CacheJob, Sequences, Written};
@@ -23,9 +23,8 @@ pub struct FlashPart<B> {
 }
 
 impl<B: PowerCycle> FlashPart<B> {
-    fn new(drive: B, mib: u64) -> Result<FlashPart<B>, RowError> {
-        let count = (mib << 20) / u64::from(drive.device().caps().block_size);
-        let part = Blocks { start: Block(0), count };
+    fn new(drive: B, job: &CacheJob) -> Result<FlashPart<B>, RowError> {
+        let part = job.blocks_of(drive.device().caps().block_size);
         let fits = Partition::new(drive.device(), part);
         fits.map_err(|why| RowError::Design(format!("size_mib: {why}")))?;
         Ok(FlashPart { drive, part, written: Rc::default() })
@@ -67,7 +66,7 @@ impl<B: RowBox> CachedBox<B> {
         flash: B,
         slow: B,
     ) -> Result<CachedBox<B>, RowError> {
-        let flash = FlashPart::new(flash, job.size_mib)?;
+        let flash = FlashPart::new(flash, job)?;
         let (format, cache) = (job.format(page), job.open());
         let options = VolumeOptions { format, cache, ..VolumeOptions::default() };
         let volume = CacheVolume::new(rt, flash.clone(), slow.clone(), options);
@@ -114,20 +113,7 @@ impl<B: RowBox> RowBox for CachedBox<B> {
     }
 
     fn cache(&self) -> Option<(CacheCounts, Traffic)> {
-        let (stats, written) = (self.volume.stats()?, self.flash.written.get());
-        let counts = CacheCounts {
-            fetches: stats.fetches,
-            hits: stats.hits,
-            dirty_exits: stats.dirty_evictions,
-            slow_writes: stats.slow_writes,
-            flash_writes: written.commands,
-            flash_bytes: written.bytes,
-            flash_sequential: written.sequential,
-            flash_adjoining: written.adjoining,
-            frames: stats.frames,
-            used: stats.used,
-            valid: stats.pages,
-        };
+        let counts = CacheCounts::of(&self.volume.stats()?, self.flash.written.get());
         Some((counts, self.flash.drive.traffic()))
     }
 }

@@ -4,6 +4,7 @@ use super::job::JobError;
 use super::storage::PullKind;
 use tantalum_cache::flash::{self, FormatOptions, OpenOptions, Replacement, RestartBy};
 use tantalum_cache::policy::{Admit, Config, Kind, Mode};
+use tantalum_device::{Block, Blocks};
 use tantalum_rt::Nanos;
 
 /// A flash cache of an engine.
@@ -100,6 +101,11 @@ impl CacheJob {
 
     pub(super) fn is_through(&self) -> bool {
         self.mode == "through"
+    }
+
+    /// The part of a flash device with such blocks that the cache has.
+    pub fn blocks_of(&self, block: u32) -> Blocks {
+        Blocks { start: Block(0), count: (self.size_mib << 20) / u64::from(block) }
     }
 
     /// How the flash cache is made, with pages of so many bytes.

@@ -27,7 +27,7 @@ use tantalum_cache::flash::{
     SlowStore, Staged,
 };
 use tantalum_cache::policy::Admit;
-use tantalum_device::{Block, BlockDevice, Blocks, IoError, Partition};
+use tantalum_device::{BlockDevice, IoError, Partition};
 use tantalum_rt::{Rt, join_all};
 
 /// Failures of a cache that are none of a device.
@@ -193,8 +193,7 @@ pub(super) fn part_of<D: BlockDevice>(
     job: &CacheJob,
     flash: D,
 ) -> Result<Partition<D>, EngineError> {
-    let count = (job.size_mib << 20) / u64::from(flash.caps().block_size);
-    let range = Blocks { start: Block(0), count };
+    let range = job.blocks_of(flash.caps().block_size);
     Partition::new(flash, range).map_err(|why| EngineError::Cache(format!("size_mib: {why}")))
 }
 
@@ -482,19 +481,11 @@ impl<D: BlockDevice + Clone + 'static> PageStore for Cached<D> {
     fn counts(&self) -> StoreCounts {
         let s = &*self.shared;
         let cache = s.cache.borrow().as_ref().map(|cache| {
-            let (stats, written) = (cache.stats(), s.flash.written());
+            let counts = CacheCounts::of(&cache.stats(), s.flash.written());
             CacheCounts {
-                fetches: stats.fetches,
-                hits: stats.hits,
-                dirty_exits: stats.dirty_evictions + stats.pulled_dirty + s.past.get(),
-                slow_writes: stats.slow_writes + s.past.get(),
-                flash_writes: written.commands,
-                flash_bytes: written.bytes,
-                flash_sequential: written.sequential,
-                flash_adjoining: written.adjoining,
-                frames: stats.frames,
-                used: stats.used,
-                valid: stats.pages,
+                dirty_exits: counts.dirty_exits + s.past.get(),
+                slow_writes: counts.slow_writes + s.past.get(),
+                ..counts
             }
         });
         StoreCounts { cache, ..s.pages.counts() }

@@ -535,16 +535,12 @@ impl<D: BlockDevice + Clone + 'static> PageStore for Policed<D> {
         let s = &*self.shared;
         let (occupancy, written) = (s.policy.borrow().occupancy(), s.flash.written());
         let cache = CacheCounts {
-            flash_writes: written.commands,
-            flash_bytes: written.bytes,
-            flash_sequential: written.sequential,
-            flash_adjoining: written.adjoining,
             frames: s.config.usable_frames().into(),
             used: occupancy.used,
             valid: occupancy.valid,
             ..s.counts.get()
         };
-        StoreCounts { cache: Some(cache), ..s.pages.counts() }
+        StoreCounts { cache: Some(cache.on(written)), ..s.pages.counts() }
     }
 }
 

@@ -14,9 +14,11 @@
 //!    drops it.
 
 use super::engine::EngineError;
+use super::sequences::Written;
 use super::window::LogWindow;
 use super::{Lsn, PageNo};
 use std::rc::{Rc, Weak};
+use tantalum_cache::flash::CacheStats;
 use tantalum_device::IoError;
 use tantalum_rt::Nanos;
 
@@ -219,6 +221,33 @@ pub struct CacheCounts {
 }
 
 impl CacheCounts {
+    /// What a flash cache has counted, and the writes to its flash device.
+    pub fn of(cache: &CacheStats, flash: Written) -> CacheCounts {
+        CacheCounts {
+            fetches: cache.fetches,
+            hits: cache.hits,
+            dirty_exits: cache.dirty_evictions + cache.pulled_dirty,
+            slow_writes: cache.slow_writes,
+            frames: cache.frames,
+            used: cache.used,
+            valid: cache.pages,
+            ..CacheCounts::default()
+        }
+        .on(flash)
+    }
+
+    /// The same, with these writes to the flash device.
+    #[must_use]
+    pub fn on(self, flash: Written) -> CacheCounts {
+        CacheCounts {
+            flash_writes: flash.commands,
+            flash_bytes: flash.bytes,
+            flash_sequential: flash.sequential,
+            flash_adjoining: flash.adjoining,
+            ..self
+        }
+    }
+
     /// What was counted since `before`. What is in use is as it is now.
     #[must_use]
     pub fn since(&self, before: &CacheCounts) -> CacheCounts {
