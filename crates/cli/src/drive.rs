@@ -10,7 +10,7 @@ mod live;
 #[cfg(feature = "live")]
 mod mount;
 #[cfg(feature = "live")]
-mod remote;
+pub mod remote;
 #[cfg(feature = "live")]
 mod running;
 #[cfg(not(feature = "live"))]

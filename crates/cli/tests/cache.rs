@@ -231,7 +231,6 @@ fn a_cache_gets_another_size_and_keeps_what_was_flushed() {
             let mut nbd = Nbd::connect(&socket).expect("a server");
             nbd.write(u64::from(round), &whole(round)).expect("written");
             nbd.flush().expect("flushed");
-            assert!(resize(size, 2).contains("in use"));
             assert_eq!(serving.stop().0, Some(0));
             let said = resize(size, 0);
             assert!(said.contains("frames, with"), "{said}");
@@ -244,12 +243,74 @@ fn a_cache_gets_another_size_and_keeps_what_was_flushed() {
             }
             assert_eq!(serving.stop().0, Some(0));
         }
-        for (size, code, why) in [("64KiB", 1, "smallest cache"), ("5000", 2, "multiple of 4096")] {
-            let said = resize(size, code);
+        for (size, why) in [("64KiB", "smallest cache"), ("5000", "multiple of 4096")] {
+            let said = resize(size, 2);
             assert!(said.contains(why) && said.lines().count() == 1, "{said}");
             assert_eq!(bytes(), 8 << 20);
         }
         assert!(cache("check", &[&at], 0).0.contains("all is well"));
+    }
+}
+
+/// The process that serves a cache gives it another size, while its clients go on.
+#[test]
+fn a_served_cache_gets_another_size_while_it_is_used() {
+    for mode in ["back", "through"] {
+        let (at, flash, _) = made(&format!("served-{mode}"), &["--mode", mode]);
+        let socket = common::live::socket(&format!("served-{mode}.sock"));
+        let resize = |size: &str, code| {
+            let words = [at.as_path(), Path::new("--flash-size"), Path::new(size)];
+            let (said, wrong) = cache("resize", &words, code);
+            said + &wrong
+        };
+        let bytes = || std::fs::metadata(&flash).expect("the flash device").len();
+        let frames = || {
+            let (stats, _) = cache("stats", &[&at, Path::new("--json")], 0);
+            let stats: serde_json::Value = serde_json::from_str(&stats).expect("JSON");
+            stats["cache"]["frames"].as_u64().expect("a count")
+        };
+        let serving = serve(&at, &socket);
+        let mut nbd = Nbd::connect(&socket).expect("a server");
+        let mut before = frames();
+        for (round, size) in [(1, "16MiB"), (2, "4MiB"), (3, "12MiB")] {
+            nbd.write(u64::from(round), &whole(round)).expect("written");
+            let said = std::thread::scope(|scope| {
+                let resized = scope.spawn(|| resize(size, 0));
+                for n in 0..200 {
+                    nbd.write(100 + n % 50, &whole(n as u8)).expect("written");
+                }
+                nbd.flush().expect("flushed");
+                resized.join().expect("it ends")
+            });
+            assert!(
+                said.contains("of its flash device") && said.contains("frames, with"),
+                "{said}"
+            );
+            assert_eq!(bytes(), tantalum_size(size));
+            let now = frames();
+            assert_eq!(now > before, round != 2, "{before} frames, then {now}");
+            before = now;
+            for n in 1..=round {
+                assert_eq!(nbd.read(u64::from(n)).expect("read"), whole(n));
+            }
+        }
+        for (size, why) in [("64KiB", "smallest cache"), ("5000", "multiple of")] {
+            let said = resize(size, 2);
+            assert!(said.contains(why) && said.lines().count() == 1, "{said}");
+        }
+        // The file is taken for the same one after a cut, with its new length.
+        cache("cut", &[&at], 0);
+        let said = resize("16MiB", 1);
+        assert!(said.contains("no power") && said.lines().count() == 1, "{said}");
+        assert_eq!(bytes(), 12 << 20);
+        cache("restore", &[&at], 0);
+        assert_eq!(frames(), before);
+        let mut nbd = Nbd::connect(&socket).expect("a server");
+        for n in 1..=3 {
+            assert_eq!(nbd.read(u64::from(n)).expect("read"), whole(n));
+        }
+        assert_eq!(serving.stop().0, Some(0));
+        assert!(cache("check", &[&at], 0).0.contains("ended in good order: all is well"));
     }
 }
 
@@ -304,6 +365,11 @@ fn models_are_served_and_keep_what_was_flushed_over_a_cut() {
     cache("cut", &[&at], 0);
     cache("restore", &[&at], 0);
     let mut nbd = Nbd::connect(&socket).expect("a server");
+    assert_eq!(nbd.read(1).expect("read"), whole(7));
+    // A model has the capacity that it has, and the cache may have less of it.
+    let [size, less, more] = ["--flash-size", "32MiB", "1024GiB"].map(Path::new);
+    assert!(cache("resize", &[&at, size, less], 0).0.contains("32.00 MiB of its flash device"));
+    assert!(cache("resize", &[&at, size, more], 2).1.contains("use a larger one"));
     assert_eq!(nbd.read(1).expect("read"), whole(7));
     assert_eq!(serving.stop().0, Some(0));
 }

@@ -338,4 +338,15 @@ pub trait PowerCycle {
     /// Restores the power and waits until the box takes commands. It may be cut
     /// again at any time meanwhile, and then fails with [`IoError::PowerLost`].
     async fn power_on(&self) -> Result<(), IoError>;
+
+    /// Gives the box another capacity, while it is used: its links know of it at once. New blocks
+    /// read as zeros. What lies behind a new end is gone, and no command may be under way there.
+    /// Only a file can do that.
+    ///
+    /// # Errors
+    /// [`IoError::Invalid`]: the capacity of this box is fixed, or it cannot be this one.
+    /// [`IoError::NoSpace`] and others: it keeps the one that it has.
+    async fn set_bytes(&self, _bytes: u64) -> Result<(), IoError> {
+        Err(IoError::Invalid("the capacity of this device is fixed"))
+    }
 }

@@ -36,6 +36,15 @@ pub enum StartError {
     CutAgain,
 }
 
+/// Why a part of a box did not get another size.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ResizeError {
+    /// It cannot have this size. Nothing was changed.
+    Size(String),
+    /// It can, but something failed.
+    Failed(String),
+}
+
 /// What became of a cut.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CutOutcome {
@@ -149,6 +158,15 @@ pub trait LiveBox: PowerCycle + Clone + 'static {
     /// [`PowerState::Dying`] when this process opened it.
     fn left_behind(&self) -> Option<String> {
         None
+    }
+
+    /// Gives the cache of a box so many bytes of its flash device, while the box is used. Returns a
+    /// line about how it is then.
+    ///
+    /// # Errors
+    /// [`ResizeError`]
+    async fn resize(&self, _flash_bytes: u64) -> Result<String, ResizeError> {
+        Err(ResizeError::Size("it has no cache that could get another size".to_string()))
     }
 
     /// Ends its work in good order, before its power is cut for good: what was acknowledged is

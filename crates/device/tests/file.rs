@@ -389,6 +389,37 @@ fn a_file_that_gets_shorter_or_is_replaced_is_noticed() {
 /// A small file system in memory, and what it is made of.
 struct Mount<'a>(&'a Path);
 
+#[test]
+fn a_file_gets_another_length_while_it_is_used() {
+    for (mut runtime, rt) in runtimes() {
+        let scratch = Scratch::new();
+        let settings = FileSettings { keep_room: true, ..usual(scratch.dir(), 4096) };
+        let path = scratch.path("file");
+        let main = async move {
+            let file = File::create(&rt, &path, 8 * 4096, &settings).await.unwrap();
+            let used = file.device();
+            write(&used, 7, 1, 7).await.unwrap();
+            assert!(write(&used, 8, 1, 8).await.is_err());
+            let refused = |e| matches!(e, Err(IoError::Invalid(_)));
+            assert!(refused(file.set_bytes(4097).await) && refused(file.set_bytes(0).await));
+            file.set_bytes(16 * 4096).await.unwrap();
+            assert_eq!((used.caps().blocks, used.caps().thin), (16, false));
+            assert!(holds(&used, 8, 8, 0).await && holds(&used, 7, 1, 7).await);
+            write(&used, 15, 1, 15).await.unwrap();
+            // It is the same file after a cut.
+            file.cut();
+            file.off().await;
+            file.power_on().await.unwrap();
+            assert!(holds(&file.device(), 15, 1, 15).await);
+            file.set_bytes(4 * 4096).await.unwrap();
+            assert!(write(&file.device(), 4, 1, 4).await.is_err());
+            file.set_bytes(8 * 4096).await.unwrap();
+            assert!(holds(&file.device(), 4, 4, 0).await, "what was behind the end is gone");
+        };
+        run(&mut runtime, main);
+    }
+}
+
 fn run_program(program: &str, arguments: &[&str]) -> String {
     let output = Command::new(program).args(arguments).output().unwrap();
     assert!(output.status.success(), "{program} {arguments:?}: {output:?}");

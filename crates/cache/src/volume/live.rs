@@ -1,9 +1,11 @@
 //! What a cache volume shows of itself while it is served.
 
+use crate::flash::CacheError;
+use crate::volume;
 use crate::volume::plug::CacheVolume;
 use tantalum_device::{
     AfterCut, BlockDevice, Caps, Field, IoError, Line, LiveBox, Panel, PowerCycle, PowerState,
-    Shown, StartError, Unit, unprotected_cut,
+    ResizeError, Shown, StartError, Unit, unprotected_cut,
 };
 
 impl<F: PowerCycle + 'static, S: PowerCycle + 'static> CacheVolume<F, S> {
@@ -59,6 +61,16 @@ impl<F: PowerCycle + 'static, S: PowerCycle + 'static> LiveBox for CacheVolume<F
     fn watch_cut(&self) -> AfterCut {
         let bytes = self.volatile_bytes();
         Box::new(move || unprotected_cut(bytes.div_ceil(4096)))
+    }
+
+    async fn resize(&self, flash_bytes: u64) -> Result<String, ResizeError> {
+        match CacheVolume::resize(self, flash_bytes).await {
+            Ok(stats) => Ok(format!("{} frames, with {} pages", stats.frames, stats.pages)),
+            Err(e @ volume::ResizeError::Cache(CacheError::Invalid(_))) => {
+                Err(ResizeError::Size(e.to_string()))
+            }
+            Err(e) => Err(ResizeError::Failed(e.to_string())),
+        }
     }
 
     /// With the clean mark: the next start is warm.

@@ -17,7 +17,8 @@
 //!    is refused.
 //!
 //! A command goes this way: `device.rs` → `core.rs` (its turn in `claims.rs`, then the cache).
-//! `open.rs` makes and starts a volume, `plug.rs` is the box, `live.rs` what it shows of itself.
+//! `open.rs` makes and starts a volume, `plug.rs` is the box,
+//! `resize.rs` gives its cache another size, `live.rs` is what it shows of itself.
 
 mod claims;
 mod core;
@@ -27,8 +28,10 @@ mod live;
 mod open;
 mod options;
 mod plug;
+mod resize;
 
 pub use device::VolumeDevice;
 pub use error::VolumeError;
 pub use options::VolumeOptions;
 pub use plug::CacheVolume;
+pub use resize::ResizeError;

@@ -13,6 +13,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use tantalum_device::{BlockDevice, Caps, IoError, Link, PowerCycle};
 use tantalum_rt::Rt;
+use tantalum_rt::sync::Mutex;
 
 /// A cache volume: a box made of a flash device and a slow device, which share its plug. Cheap to
 /// clone; a clone is the same volume.
@@ -59,8 +60,8 @@ impl<F: PowerCycle, S: PowerCycle> Clone for CacheVolume<F, S> {
 }
 
 pub(super) struct Inner<F: PowerCycle, S: PowerCycle> {
-    rt: Rt,
-    flash: F,
+    pub rt: Rt,
+    pub flash: F,
     slow: S,
     options: VolumeOptions,
     caps: Caps,
@@ -70,6 +71,8 @@ pub(super) struct Inner<F: PowerCycle, S: PowerCycle> {
     failure: RefCell<Option<VolumeError>>,
     /// The last start has made a new cache in place of a lost one.
     pub replaced: Cell<bool>,
+    /// One change of its size at a time.
+    pub resizing: Mutex,
 }
 
 /// A volume that takes commands. Its tasks end when it is dropped.
@@ -107,6 +110,7 @@ impl<F: PowerCycle, S: PowerCycle> CacheVolume<F, S> {
             running: RefCell::new(None),
             failure: RefCell::new(None),
             replaced: Cell::new(false),
+            resizing: Mutex::new(rt, "another size of the cache"),
         };
         Ok(CacheVolume { inner: Rc::new(inner) })
     }

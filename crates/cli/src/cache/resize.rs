@@ -1,10 +1,11 @@
-//! `tantalum cache resize`.
+//! `tantalum cache resize`: by the process that serves the cache, or here if nobody does.
 //!
 //! 1. A file becomes larger before the cache does, and smaller after it. So a command that is killed
 //!    leaves a cache that fits its file.
 //! 2. A file becomes smaller only by what the cache has given up.
 
 use super::started::{Failed, with_volume};
+use crate::drive::remote;
 use crate::members::{CacheDescription, CacheDevices, cache_in_words, runtime};
 use crate::{out, size};
 use clap::Args;
@@ -12,24 +13,31 @@ use rustix::fs::{FallocateFlags, fallocate, ftruncate};
 use serde::Serialize;
 use std::fs::File;
 use std::path::{Path, PathBuf};
+use tantalum_cache::flash::CacheError;
 use tantalum_device::bytes_in_words;
+use tantalum_export::control::{Client, ClientError, Kind};
 use tantalum_nand::{ImageFile, Opening};
 
 /// Arguments of `tantalum cache resize`.
 #[derive(Args)]
-#[command(after_help = "\
+#[command(
+    override_usage = "tantalum cache resize --flash-size <SIZE> <CACHE.toml|SOCKET>",
+    after_help = "\
 Examples:
   tantalum cache resize c.toml --flash-size 4GiB
+  tantalum cache resize c.control --flash-size 4GiB   that of --control c.control
 
-While the cache is not served. A file gets that size. Of a block device or the image of
-a drive the cache has so much from now on, from its beginning. If that is more than
-before, every page stays. If it is less, dirty pages go to the slow device first, and
-the oldest pages leave the cache.
+The cache may be served meanwhile: then its process does it, while the volume is used.
+A file gets that size. Of a block device or the image of a drive the cache has so much
+from now on, from its beginning. If that is more than before, every page stays. If it
+is less, dirty pages go to the slow device first, and the oldest pages leave the cache.
 Exit codes: 0, it has the new size; 1, it has not, and can be used as before; 2, there
-is no such cache, it is in use, or the size cannot be.")]
+is no such cache, or the size cannot be."
+)]
 pub struct ResizeArguments {
-    /// The description of the cache
-    description: PathBuf,
+    /// The description of the cache, or the control socket of the process that serves it
+    #[arg(value_name = "CACHE.toml|SOCKET")]
+    cache: PathBuf,
     /// The new size of the flash device
     #[arg(long, value_name = "SIZE", value_parser = size::bytes)]
     flash_size: u64,
@@ -42,33 +50,47 @@ pub struct ResizeArguments {
 #[derive(Serialize)]
 struct Report {
     cache: String,
-    flash: String,
     flash_bytes: u64,
-    frames: u64,
-    pages: u64,
+    /// These three only if nobody serves it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    flash: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    frames: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pages: Option<u64>,
 }
 
 /// Runs the command; returns the exit code.
 pub fn resize(arguments: &ResizeArguments) -> u8 {
-    match try_resize(&arguments.description, arguments.flash_size) {
-        Ok(report) if arguments.json => out::json(&report),
-        Ok(report) => out::bytes(said(&report).as_bytes()),
+    let (path, bytes) = (&arguments.cache, arguments.flash_size);
+    let resized = match remote::served(path) {
+        Ok(Some(client)) => ask(client, path, bytes),
+        Ok(None) => try_resize(path, bytes),
+        Err(why) => Err((why, out::USAGE)),
+    };
+    match resized {
+        Ok((report, _)) if arguments.json => out::json(&report),
+        Ok((_, said)) => out::bytes(said.as_bytes()),
         Err((why, code)) => out::error(why, code),
     }
 }
 
-fn said(of: &Report) -> String {
-    format!(
-        "{}: {} of {}: {} frames, with {} pages\n",
-        of.cache,
-        bytes_in_words(of.flash_bytes),
-        of.flash,
-        of.frames,
-        of.pages,
-    )
+/// Asks the process that serves the cache.
+fn ask(mut client: Client, path: &Path, bytes: u64) -> Result<(Report, String), Failed> {
+    let told = client.resize(bytes).map_err(|e| {
+        let size = matches!(&e, ClientError::Refused(refusal) if refusal.kind == Kind::Size);
+        let code = if size { out::USAGE } else { remote::exit_code(&e) };
+        (format!("{}: {}", path.display(), cache_in_words(e)), code)
+    })?;
+    let now = bytes_in_words(told.flash_bytes);
+    let said = format!("{}: {now} of its flash device: {}\n", path.display(), told.words);
+    let cache = path.display().to_string();
+    let report =
+        Report { cache, flash_bytes: told.flash_bytes, flash: None, frames: None, pages: None };
+    Ok((report, said))
 }
 
-fn try_resize(path: &Path, bytes: u64) -> Result<Report, Failed> {
+fn try_resize(path: &Path, bytes: u64) -> Result<(Report, String), Failed> {
     let usage = |why| (why, out::USAGE);
     let description = CacheDescription::lasting(path).map_err(usage)?;
     let flash = description.flash.clone();
@@ -93,23 +115,36 @@ fn try_resize(path: &Path, bytes: u64) -> Result<Report, Failed> {
             told(e.into())
         })?;
     }
-    let stats = with_volume(path, async move |volume| {
+    let resized = with_volume(path, async move |volume| {
         let cache = volume.cache().ok_or("it does not start")?;
-        let resized = cache.resize(bytes).await.map_err(cache_in_words);
+        let resized = cache.resize(bytes).await;
         let stats = cache.stats();
         cache.close().await.map_err(cache_in_words)?;
-        resized.map(|()| stats)
+        Ok(resized.map(|()| stats))
+    })?;
+    let stats = resized.map_err(|e| {
+        let code = if matches!(e, CacheError::Invalid(_)) { out::USAGE } else { out::FAILED };
+        (format!("{}: {}", path.display(), cache_in_words(e)), code)
     })?;
     if before.is_some_and(|before| before > bytes) {
         ftruncate(&open(&flash).map_err(told)?, bytes).map_err(|e| told(e.into()))?;
     }
-    Ok(Report {
+    let said = format!(
+        "{}: {} of {}: {} frames, with {} pages\n",
+        path.display(),
+        bytes_in_words(bytes),
+        flash.display(),
+        stats.frames,
+        stats.pages,
+    );
+    let report = Report {
         cache: path.display().to_string(),
-        flash: flash.display().to_string(),
         flash_bytes: bytes,
-        frames: stats.frames,
-        pages: stats.pages,
-    })
+        flash: Some(flash.display().to_string()),
+        frames: Some(stats.frames),
+        pages: Some(stats.pages),
+    };
+    Ok((report, said))
 }
 
 /// Bytes of a file that is no image of a drive; `None`: it is something else.

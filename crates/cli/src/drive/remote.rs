@@ -130,7 +130,8 @@ fn answer<T: Serialize>(
     }
 }
 
-fn exit_code(error: &ClientError) -> u8 {
+/// The exit code for a request that was not carried out.
+pub fn exit_code(error: &ClientError) -> u8 {
     match error {
         ClientError::Refused(refusal) => match refusal.kind {
             Kind::Version | Kind::TooManyClients => out::USAGE,
@@ -169,6 +170,24 @@ pub fn connect(drive: &Path) -> Result<Client, String> {
         ),
         e => e.to_string(),
     })
+}
+
+/// Connects to the process that serves what is at this path, or that has its control socket there;
+/// `None`: nobody serves it.
+///
+/// # Errors
+/// Why it cannot be asked, in a line.
+#[allow(clippy::disallowed_methods, reason = "the edge: the file that the user names")]
+pub fn served(path: &Path) -> Result<Option<Client>, String> {
+    let is_socket = std::fs::metadata(path).is_ok_and(|is| is.file_type().is_socket());
+    if is_socket {
+        return connect(path).map(Some);
+    }
+    match Client::connect(&socket_beside(path)) {
+        Ok(client) => Ok(Some(client)),
+        Err(ClientError::NotThere(_) | ClientError::NobodyListens(_)) => Ok(None),
+        Err(e) => Err(e.to_string()),
+    }
 }
 
 /// The commands for what is in this file, and what it is: the description of a log or cache volume,

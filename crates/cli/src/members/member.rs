@@ -106,6 +106,10 @@ impl PowerCycle for Member {
             Member::Model(b) => b.power_on().await,
         }
     }
+
+    async fn set_bytes(&self, bytes: u64) -> Result<(), IoError> {
+        each!(self, Member, b => b.set_bytes(bytes).await)
+    }
 }
 
 async fn start(drive: &Drive) -> Result<(), IoError> {

@@ -67,7 +67,7 @@ impl File {
         Some(FileWriter {
             data: life.data.duplicate().ok()?,
             _owner: self.inner.owner.duplicate().ok()?,
-            caps: self.inner.caps,
+            caps: *self.inner.caps(),
             fate: life.fate.clone(),
         })
     }

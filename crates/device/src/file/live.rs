@@ -28,7 +28,7 @@ impl LiveBox for File {
     }
 
     fn promises(&self) -> Caps {
-        self.inner.caps
+        *self.inner.caps()
     }
 
     async fn bring_up(&self, _salvage: bool) -> Result<Vec<String>, StartError> {
@@ -62,7 +62,7 @@ impl LiveBox for File {
     fn shown(&self) -> Shown {
         let inner = &self.inner;
         let direct = !inner.settings.buffered;
-        let Caps { block_size: block, atomic_unit: unit, .. } = inner.caps;
+        let Caps { block_size: block, atomic_unit: unit, .. } = *inner.caps();
         let (under_way, syncs) = (inner.under_way.get() as u64, self.syncs());
         // `None`: the host does not say.
         let has = inner.owner.storage().ok().map(|storage| storage.allocated);
@@ -88,7 +88,7 @@ impl LiveBox for File {
             .gauge("file_allocated_bytes"),
         ];
         let how = if direct { "direct I/O" } else { "page cache" };
-        let all = inner.caps.bytes();
+        let all = inner.caps().bytes();
         let room = has.map_or("unknown".to_string(), bytes_in_words);
         let room = format!("{room} of {}", bytes_in_words(all));
         let mut lines = vec![

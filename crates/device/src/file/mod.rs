@@ -21,6 +21,7 @@
 
 mod error;
 mod lend;
+mod length;
 mod live;
 mod open;
 mod pool;
@@ -34,14 +35,14 @@ use crate::{
     IoError, Link, PowerCycle,
 };
 use lend::Fate;
-use open::Identity;
+use length::Promised;
 use pool::{Lease, Pool};
 use received::Received;
 use std::cell::{Cell, RefCell};
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
-use tantalum_rt::sync::WaitQueue;
+use tantalum_rt::sync::{Mutex, WaitQueue};
 use tantalum_rt::wall::{AtomicWrites, Io, IoFile, Space, WriteOptions};
 use tantalum_rt::{Rt, join_all};
 
@@ -101,10 +102,13 @@ struct Inner {
     io: Io,
     path: PathBuf,
     settings: FileSettings,
-    caps: Caps,
+    promised: Promised,
+    /// One change of the length at a time.
+    length: Mutex,
     /// If set, every write is atomic in blocks.
     atomic: Option<AtomicWrites>,
-    identity: Identity,
+    /// Of the file at the path, which must not be replaced.
+    identity: (u64, u64),
     /// It is a regular file.
     is_file: bool,
     /// Has the lock.
@@ -235,7 +239,7 @@ impl File {
             (result, lease)
         };
         let (result, lease) = Received::new(&self.inner.rt, "a read of a file", body).await;
-        let block = Block(part.offset / u64::from(self.inner.caps.block_size));
+        let block = Block(part.offset / u64::from(self.inner.caps().block_size));
         match result.map_err(|e| error::of_read(&e, block))? {
             count if count == part.len => {
                 room.copy_from_slice(lease.bytes());
@@ -339,12 +343,16 @@ impl File {
 }
 
 impl Inner {
+    fn caps(&self) -> &Caps {
+        self.promised.now()
+    }
+
     fn allocation(&self, range: Blocks) -> Result<Allocation, IoError> {
         let all = |hole| Allocation { blocks: range.count, hole };
         if !self.is_file {
             return Ok(all(false));
         }
-        let size = u64::from(self.caps.block_size);
+        let size = u64::from(self.caps().block_size);
         let (from, to) = (range.start.0 * size, (range.start.0 + range.count) * size);
         let data = self.owner.next_data(from).map_err(|e| error::of_command(&e))?;
         Ok(match data.filter(|data| data.start < to) {
@@ -373,8 +381,8 @@ async fn carry_out_write(
     lease.back(buf);
     result.map_err(|e| {
         let inner = &busy.0;
-        let one = part.len == inner.caps.block_size as usize && !inner.settings.buffered;
-        if inner.caps.thin && one && error::is_full(&e) {
+        let one = part.len == inner.caps().block_size as usize && !inner.settings.buffered;
+        if inner.caps().thin && one && error::is_full(&e) {
             return IoError::NoSpace;
         }
         if options.durable {
@@ -400,7 +408,7 @@ async fn carry_out_sync(busy: Busy, life: Rc<Life>) -> Result<(), IoError> {
 
 impl BlockDevice for File {
     fn caps(&self) -> &Caps {
-        &self.inner.caps
+        self.inner.caps()
     }
 
     fn is_alive(&self) -> bool {
@@ -413,9 +421,9 @@ impl BlockDevice for File {
     }
 
     async fn read(&self, at: Block, buf: DataMut<'_>) -> Result<(), IoError> {
-        let size = self.inner.caps.block_size;
+        let size = self.inner.caps().block_size;
         let body = async |life: &Rc<Life>| {
-            self.inner.caps.check(at, buf.kind(), buf.blocks(size))?;
+            self.inner.caps().check(at, buf.kind(), buf.blocks(size))?;
             let DataMut::Bytes(mut rest) = buf else { return Ok(()) };
             let mut parts = parts(at.0 * u64::from(size), rest.len(), None).peekable();
             while let Some(first) = parts.next() {
@@ -438,9 +446,9 @@ impl BlockDevice for File {
     }
 
     async fn write(&self, at: Block, data: Data<'_>, want: Durability) -> Result<(), IoError> {
-        let size = self.inner.caps.block_size;
+        let size = self.inner.caps().block_size;
         let body = async |life: &Rc<Life>| {
-            self.inner.caps.check(at, data.kind(), data.blocks(size))?;
+            self.inner.caps().check(at, data.kind(), data.blocks(size))?;
             self.check_writable(life)?;
             let Data::Bytes(bytes) = data else { return Ok(()) };
             let fill = |part: Part, room: &mut [u8]| {
@@ -464,9 +472,9 @@ impl BlockDevice for File {
     }
 
     async fn discard(&self, range: Blocks) -> Result<(), IoError> {
-        let size = u64::from(self.inner.caps.block_size);
+        let size = u64::from(self.inner.caps().block_size);
         let body = async |life: &Rc<Life>| {
-            self.inner.caps.check_range(range)?;
+            self.inner.caps().check_range(range)?;
             self.check_writable(life)?;
             match range.count {
                 0 => Ok(()),
@@ -479,7 +487,7 @@ impl BlockDevice for File {
     /// As the file system tells it. A block device does not tell.
     async fn allocation(&self, range: Blocks) -> Result<Allocation, IoError> {
         let body = async |_: &Rc<Life>| {
-            self.inner.caps.check_range(range)?;
+            self.inner.caps().check_range(range)?;
             self.inner.allocation(range)
         };
         self.command("a look at the room of a file", body).await
@@ -527,6 +535,10 @@ impl PowerCycle for File {
             *inner.life.borrow_mut() = Some(life);
         }
         Ok(())
+    }
+
+    async fn set_bytes(&self, bytes: u64) -> Result<(), IoError> {
+        self.give_bytes(bytes).await
     }
 }
 

@@ -8,6 +8,7 @@
 //!    to each open file, and a durable write must not use up the report that a flush has to see.
 #![allow(clippy::disallowed_methods, reason = "the edge at which a device gets a file")]
 
+use super::length::Promised;
 use super::pool::Pool;
 use super::{Blank, CHUNK, File, FileError, FileSettings, Inner, Life};
 use crate::{Ack, Caps, Link, Payload};
@@ -20,7 +21,7 @@ use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
-use tantalum_rt::sync::WaitQueue;
+use tantalum_rt::sync::{Mutex, WaitQueue};
 use tantalum_rt::wall::{
     AlignedBuf, AtomicWrites, DirectIo, FileOptions, Io, IoFile, Space, Storage, StorageKind,
     WriteOptions,
@@ -60,17 +61,6 @@ fn open_one(io: &Io, path: &Path, settings: &FileSettings) -> Result<IoFile, Fil
         Some(Errno::INVAL) if direct => FileError::NoDirectIo(path.to_path_buf()),
         _ => system(path, "it cannot be opened")(e),
     })
-}
-
-/// The properties of a file that must not change.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) struct Identity {
-    identity: (u64, u64),
-    bytes: u64,
-}
-
-fn identity(storage: &Storage) -> Identity {
-    Identity { identity: storage.identity, bytes: storage.bytes }
 }
 
 /// What a device over this storage promises.
@@ -220,9 +210,10 @@ impl File {
             io,
             path: path.to_path_buf(),
             settings: settings.clone(),
-            caps,
+            promised: Promised::new(caps),
+            length: Mutex::new(rt, "another length of the file"),
             atomic: atomic_writes(&storage, settings, caps.block_size),
-            identity: identity(&storage),
+            identity: storage.identity,
             is_file: storage.kind == StorageKind::File,
             owner,
             pool: Pool::new(rt, settings.memory()),
@@ -244,7 +235,8 @@ impl Inner {
         let open = || {
             let file = open_one(&self.io, &self.path, &self.settings)?;
             let storage = file.storage().map_err(system(&self.path, "it cannot be looked at"))?;
-            match identity(&storage) == self.identity {
+            let is = (storage.identity, storage.bytes);
+            match is == (self.identity, self.caps().bytes()) {
                 true => Ok(file),
                 false => Err(FileError::Replaced(self.path.clone())),
             }

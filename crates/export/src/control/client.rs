@@ -1,7 +1,7 @@
 //! A client of a control socket. It blocks, so it runs in a thread or process other than the
 //! drive's.
 
-use super::report::{CutReport, RestoreReport, StatsReport, StatusReport};
+use super::report::{CutReport, ResizeReport, RestoreReport, StatsReport, StatusReport};
 use super::request::{Refusal, Reply, Request};
 use serde::de::DeserializeOwned;
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
@@ -137,6 +137,14 @@ impl Client {
     /// [`ClientError`]
     pub fn restore(&mut self, salvage: bool) -> Result<RestoreReport, ClientError> {
         self.ask(&Request::Restore { salvage })
+    }
+
+    /// Gives the cache of a cache volume another size.
+    ///
+    /// # Errors
+    /// [`ClientError`]
+    pub fn resize(&mut self, flash_bytes: u64) -> Result<ResizeReport, ClientError> {
+        self.ask(&Request::Resize { flash_bytes })
     }
 }
 

@@ -188,6 +188,15 @@ pub struct RestoreReport {
     pub values: Values,
 }
 
+/// What became of the cache of a volume.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ResizeReport {
+    /// Bytes of the flash device that it has now.
+    pub flash_bytes: u64,
+    /// How it is now, in a line.
+    pub words: String,
+}
+
 /// A phase of a recovery.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Phase {

@@ -23,6 +23,11 @@ pub enum Request {
         #[serde(default)]
         salvage: bool,
     },
+    /// Gives the cache of a cache volume another size: a [`ResizeReport`](super::ResizeReport).
+    Resize {
+        /// Bytes of the flash device that it has then.
+        flash_bytes: u64,
+    },
 }
 
 /// Why a request is refused, for programs.
@@ -48,6 +53,10 @@ pub enum Kind {
     Front,
     /// The process is about to end.
     Stopping,
+    /// The box has no cache, or its cache cannot have this size.
+    Size,
+    /// The cache did not get its size, though it could have it.
+    NotResized,
 }
 
 /// Why a request is refused.
@@ -148,6 +157,7 @@ mod tests {
             Request::Cut {},
             Request::Restore { salvage: false },
             Request::Restore { salvage: true },
+            Request::Resize { flash_bytes: 1 << 40 },
         ] {
             let line = request.line();
             assert!(line.ends_with(b"}\n"));
@@ -180,6 +190,8 @@ mod tests {
                 Kind::NotARequest,
                 "boolean",
             ),
+            (b"{\"version\":1,\"command\":\"resize\"}", Kind::NotARequest, "flash_bytes"),
+            (b"{\"version\":1,\"command\":\"resize\",\"flash_bytes\":-1}", Kind::NotARequest, "-1"),
             (b"\xff\xfe", Kind::NotARequest, "not JSON"),
         ] {
             let refusal = Request::parse(line).expect_err("it is no request");

@@ -6,8 +6,10 @@ use crate::drive::listen;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
-use tantalum_device::LiveBox;
-use tantalum_export::control::{ControlServer, Handler, Kind, Refusal, Request, socket_beside};
+use tantalum_device::{LiveBox, ResizeError};
+use tantalum_export::control::{
+    ControlServer, Handler, Kind, Refusal, Request, ResizeReport, socket_beside,
+};
 use tantalum_rt::wall::{Io, Listener};
 
 /// The path of the control socket: the given one, or beside the image.
@@ -72,9 +74,20 @@ impl<B: LiveBox, F: Front> Handler for Answers<B, F> {
             Request::Restore { salvage } => {
                 serde_json::to_value(plug.restore(salvage).await.map_err(refusal)?)
             }
+            Request::Resize { flash_bytes } => {
+                let words = plug.resize(flash_bytes).await.map_err(not_resized)?;
+                serde_json::to_value(ResizeReport { flash_bytes, words })
+            }
         };
         // Cannot fail: there are no keys but strings.
         Ok(value.unwrap_or_default())
+    }
+}
+
+fn not_resized(error: ResizeError) -> Refusal {
+    match error {
+        ResizeError::Size(why) => Refusal::new(Kind::Size, why),
+        ResizeError::Failed(why) => Refusal::new(Kind::NotResized, why),
     }
 }
 

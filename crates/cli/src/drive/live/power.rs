@@ -9,7 +9,7 @@ use super::{About, Front, Live, Site};
 use crate::drive::words;
 use crate::out;
 use std::cell::{Cell, RefCell};
-use tantalum_device::{LiveBox, PowerState, StartError};
+use tantalum_device::{LiveBox, PowerState, ResizeError, StartError};
 use tantalum_export::control::{CutReport, Power, RestoreReport};
 use tantalum_rt::sync::{Semaphore, WaitQueue};
 use tantalum_rt::wall::Io;
@@ -305,6 +305,16 @@ impl<B: LiveBox, F: Front> Plug<B, F> {
         report.notes.extend(notes);
         *self.last_restore.borrow_mut() = Some(report.clone());
         Ok(report)
+    }
+
+    /// Gives the cache of the box another size, while it is used. Returns a line about it.
+    ///
+    /// # Errors
+    /// [`ResizeError`]
+    pub async fn resize(&self, flash_bytes: u64) -> Result<String, ResizeError> {
+        // A task waits for it: at time scale 0 what it waits for takes no real time.
+        let _announced = self.rt.outstanding("another size of the cache");
+        self.bare().resize(flash_bytes).await
     }
 
     async fn start(&self, salvage: bool) -> Result<(), RestoreError> {
