@@ -11,8 +11,8 @@ mod missing;
 mod model;
 
 pub use cache::{
-    CacheDescription, CacheDevices, LabelPlace, Policy, Sync, Volume, cache_in_words, cache_volume,
-    is_cache,
+    CacheDescription, CacheDevices, Clean, LabelPlace, Policy, Sync, Volume, cache_in_words,
+    cache_volume, is_cache,
 };
 pub use description::{Description, is_description};
 pub use devices::{Devices, Members, linked, open, runtime};

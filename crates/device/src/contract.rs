@@ -316,6 +316,19 @@ pub trait BlockDevice {
         self.caps().check_range(range)?;
         Ok(Allocation { blocks: range.count, hole: false })
     }
+
+    /// Whether it makes use of [`BlockDevice::left`].
+    fn wants_exits(&self) -> bool {
+        false
+    }
+
+    /// A hint: the host had these blocks in its memory, has not changed them, and has dropped them.
+    /// If it needs them again it reads them. `data` are their bytes if the host gives them along:
+    /// they must be what a read would return.
+    async fn left(&self, range: Blocks, data: Option<Data<'_>>) -> Result<(), IoError> {
+        let _ = data;
+        self.caps().check_range(range)
+    }
 }
 
 /// A box with a plug: something whose power can be cut and restored.

@@ -92,6 +92,20 @@ macro_rules! forward {
             $crate::BlockDevice::allocation(&self.$inner, range).await
         }
     };
+    (@wants_exits $inner:tt) => {
+        fn wants_exits(&self) -> bool {
+            $crate::BlockDevice::wants_exits(&self.$inner)
+        }
+    };
+    (@left $inner:tt) => {
+        async fn left(
+            &self,
+            range: $crate::Blocks,
+            data: Option<$crate::Data<'_>>,
+        ) -> Result<(), $crate::IoError> {
+            $crate::BlockDevice::left(&self.$inner, range, data).await
+        }
+    };
     (@cut $inner:tt) => {
         fn cut(&self) {
             $crate::PowerCycle::cut(&self.$inner);

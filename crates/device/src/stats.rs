@@ -276,7 +276,7 @@ impl<D: BlockDevice> Stats<D> {
 }
 
 impl<D: BlockDevice> BlockDevice for Stats<D> {
-    forward!(inner: caps, is_alive, arm_queue, blocks_its_thread, allocation);
+    forward!(inner: caps, is_alive, arm_queue, blocks_its_thread, allocation, wants_exits, left);
 
     async fn read(&self, at: Block, buf: DataMut<'_>) -> Result<(), IoError> {
         let bytes = self.bytes(buf.blocks(self.caps().block_size));

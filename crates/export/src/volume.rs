@@ -255,6 +255,13 @@ impl<P: PowerCycle> Access<P> {
         Ok(self.device.flush().await?)
     }
 
+    /// Whole blocks have left the memory of a client as they came ([`BlockDevice::left`]).
+    pub async fn left(&self, at: u64, length: u64, data: Option<&[u8]>) -> Result<(), Failure> {
+        let span = self.span(at, length as usize);
+        let range = Blocks { start: Block(span.first), count: span.end - span.first };
+        Ok(self.device.left(range, data.map(Data::Bytes)).await?)
+    }
+
     /// Gives back the whole blocks of a range.
     pub async fn trim(&self, at: u64, length: u64, fua: bool) -> Result<(), Failure> {
         let (first, end) = self.inner(at, length);

@@ -10,6 +10,7 @@
 use crate::flash::{CacheError, DeviceStore, FlashCache, Mode, SlowStore};
 use crate::volume::claims::Claims;
 use crate::volume::error::io_error;
+use crate::volume::options::CleanEntry;
 use std::ops::Range;
 use std::rc::Rc;
 use tantalum_device::{Allocation, Block, BlockDevice, Blocks, Caps, IoError};
@@ -21,6 +22,7 @@ pub(crate) struct Core<F: BlockDevice + 'static, D: BlockDevice + 'static> {
     claims: Claims,
     /// Batches before this one were there at the start.
     start: u64,
+    clean: CleanEntry,
 }
 
 /// Tombstones of a discard that are on their way side by side, at most.
@@ -29,9 +31,14 @@ const GAPS: usize = 64;
 const LOOK: u64 = 1 << 16;
 
 impl<F: BlockDevice + 'static, D: BlockDevice + 'static> Core<F, D> {
-    pub fn new(rt: &Rt, cache: FlashCache<F, DeviceStore<D>>, caps: Caps) -> Core<F, D> {
+    pub fn new(
+        rt: &Rt,
+        cache: FlashCache<F, DeviceStore<D>>,
+        caps: Caps,
+        clean: CleanEntry,
+    ) -> Core<F, D> {
         let start = cache.core().heads.get().superblock.rear;
-        Core { cache, caps, claims: Claims::new(rt), start }
+        Core { cache, caps, claims: Claims::new(rt), start, clean }
     }
 
     /// Bytes of a page.
@@ -102,9 +109,52 @@ impl<F: BlockDevice + 'static, D: BlockDevice + 'static> Core<F, D> {
         }
         core.count(|s| s.fetches += (buf.len() / self.page()) as u64);
         self.store().read(first, buf).await?;
-        for (page, data) in (first..).zip(buf.chunks(self.page())) {
-            // Without room the page is let go: the slow device has it.
-            let _ = core.stage(page, data, false, 0);
+        if self.clean == CleanEntry::OnRead {
+            self.enter_clean(first, buf);
+        }
+        Ok(())
+    }
+
+    /// Claimed pages enter, as the slow device has them. Without room a page is let go.
+    fn enter_clean(&self, first: u64, data: &[u8]) {
+        for (page, data) in (first..).zip(data.chunks(self.page())) {
+            let _ = self.cache.core().stage(page, data, false, 0);
+        }
+    }
+
+    /// Whole pages of these blocks have left the host's memory as a read returns them. Those that the
+    /// cache does not have enter; without their bytes they are read from the slow device for that.
+    pub async fn left(&self, blocks: Blocks, data: Option<&[u8]>) -> Result<(), IoError> {
+        let (bytes, page) = (self.bytes(blocks), self.page() as u64);
+        let whole = bytes.start.div_ceil(page)..bytes.end / page;
+        let step = u64::from(self.cache.core().medium.layout().frames);
+        let mut next = whole.start;
+        while next < whole.end {
+            let end = (next + step).min(whole.end);
+            let _claim = self.claims.share(next..end).await;
+            match data {
+                Some(data) => {
+                    let of = |page_number: u64| (page_number * page - bytes.start) as usize;
+                    self.enter_clean(next, &data[of(next)..of(end)]);
+                }
+                None => self.fetch_clean(next..end).await?,
+            }
+            self.check_open()?;
+            next = end;
+        }
+        Ok(())
+    }
+
+    /// Claimed pages that the cache does not have enter from the slow device, runs of them in one
+    /// read.
+    async fn fetch_clean(&self, pages: Range<u64>) -> Result<(), IoError> {
+        let mut next = pages.start;
+        while let Some(first) = (next..pages.end).find(|page| !self.is_cached(*page)) {
+            let end = (first..pages.end).find(|page| self.is_cached(*page)).unwrap_or(pages.end);
+            let mut data = vec![0; (end - first) as usize * self.page()];
+            self.store().read(first, &mut data).await?;
+            self.enter_clean(first, &data);
+            next = end;
         }
         Ok(())
     }

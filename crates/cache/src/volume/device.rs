@@ -78,4 +78,23 @@ impl<F: BlockDevice + 'static, D: BlockDevice + 'static> BlockDevice for VolumeD
         self.caps.check_range(range)?;
         self.link.command("a look at what a cache volume has", core.allocation(range)).await
     }
+
+    fn wants_exits(&self) -> bool {
+        true
+    }
+
+    async fn left(&self, range: Blocks, data: Option<Data<'_>>) -> Result<(), IoError> {
+        let core = self.core()?;
+        self.caps.check_range(range)?;
+        let data = match data {
+            None => None,
+            Some(Data::Bytes(data)) => Some(data),
+            Some(_) => return Err(OTHER_KIND),
+        };
+        let block = u64::from(self.caps.block_size);
+        if data.is_some_and(|data| data.len() as u64 != range.count * block) {
+            return Err(IoError::Invalid("the bytes are not those of the blocks"));
+        }
+        self.link.command("exits on a cache volume", core.left(range, data)).await
+    }
 }

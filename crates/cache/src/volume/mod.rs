@@ -4,7 +4,9 @@
 //!    durable on flash, and with write-through on the slow device, too. One write up to a page is
 //!    all or nothing, wherever it begins.
 //! 2. **On entry.** A block device sees no page leave RAM clean. So a page that is read from the
-//!    slow device enters the cache, if there is room at that moment.
+//!    slow device enters the cache, if there is room at that moment. A host that tells of exits
+//!    ([`BlockDevice::left`](tantalum_device::BlockDevice::left)) can have it so that pages enter
+//!    only then ([`CleanEntry`]).
 //! 3. **One command at a time for a page.** Commands that overlap are carried out in the order in
 //!    which they came; reads go side by side.
 //! 4. **Discarded blocks** read as zeros. Few pages get zeros by writes. Of more pages, only those
@@ -32,6 +34,6 @@ mod resize;
 
 pub use device::VolumeDevice;
 pub use error::VolumeError;
-pub use options::VolumeOptions;
+pub use options::{CleanEntry, VolumeOptions};
 pub use plug::CacheVolume;
 pub use resize::ResizeError;

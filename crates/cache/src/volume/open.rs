@@ -121,5 +121,5 @@ pub(crate) async fn open<F: BlockDevice + Clone + 'static, D: BlockDevice + Clon
         opened => (opened?, false),
     };
     complete(opened.core()).await?;
-    Ok((Core::new(rt, opened, caps), replaced))
+    Ok((Core::new(rt, opened, caps, options.clean), replaced))
 }

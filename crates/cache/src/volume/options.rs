@@ -3,6 +3,17 @@
 use crate::flash::{FormatOptions, OpenOptions};
 use tantalum_rt::Nanos;
 
+/// When a page that the slow device has enters the cache of a volume.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CleanEntry {
+    /// When it is read, and when the host tells that it has left its memory.
+    #[default]
+    OnRead,
+    /// Only when the host tells ([`BlockDevice::left`](tantalum_device::BlockDevice::left)): until
+    /// then a copy on flash would be of no use.
+    OnExit,
+}
+
 /// How a cache volume is made and used.
 #[derive(Clone, Debug)]
 pub struct VolumeOptions {
@@ -14,6 +25,8 @@ pub struct VolumeOptions {
     /// The slow device had data: they stay where they are, and the label is at its end
     /// ([`DeviceStore::adopting`](crate::flash::DeviceStore::adopting)).
     pub adopts: bool,
+    /// When clean pages enter.
+    pub clean: CleanEntry,
 }
 
 impl Default for VolumeOptions {
@@ -24,6 +37,7 @@ impl Default for VolumeOptions {
             format: FormatOptions::default(),
             cache: OpenOptions { linger: Nanos::from_millis(100), ..OpenOptions::default() },
             adopts: false,
+            clean: CleanEntry::default(),
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use tantalum_cache::flash::{FormatOptions, Mode, OpenOptions, Replacement};
-use tantalum_cache::volume::{CacheVolume, VolumeDevice, VolumeOptions};
+use tantalum_cache::volume::{CacheVolume, CleanEntry, VolumeDevice, VolumeOptions};
 use tantalum_device::{
     Ack, Block, BlockDevice, Blocks, Caps, Data, DataMut, Durability, IoError, Payload, PowerCycle,
     RamDevice, RamOptions,
@@ -26,6 +26,8 @@ pub struct Shape {
     pub atomic: u32,
     pub mode: Mode,
     pub replacement: Replacement,
+    /// When pages that the slow device has enter.
+    pub clean: CleanEntry,
     /// The flash device is lost at one start in so many, but not at the first one.
     pub loses_flash: u64,
 }
@@ -41,6 +43,7 @@ impl Shape {
             atomic: BLOCK,
             mode: Mode::Back,
             replacement: Replacement::SecondChance,
+            clean: CleanEntry::OnRead,
             loses_flash: 0,
         }
     }
@@ -68,6 +71,7 @@ impl Shape {
                 depth: 3,
                 ..OpenOptions::default()
             },
+            clean: self.clean,
             ..VolumeOptions::default()
         }
     }
@@ -233,8 +237,9 @@ impl Rig {
             let host = oracle.host(volume.device());
             let dice = rt.stream(&format!("worker {worker}"));
             let (kept, rt_here) = (volume.clone(), rt.clone());
+            let exits = shape.clean == CleanEntry::OnExit;
             rt.spawn_background("a worker", async move {
-                work(rt_here, host, dice, commands).await;
+                work(rt_here, host, dice, commands, exits).await;
                 std::future::pending::<()>().await;
                 drop(kept);
             });
@@ -313,6 +318,7 @@ async fn work(
     host: Host<VolumeDevice<RamDevice, RamDevice>>,
     mut dice: Stream,
     commands: u64,
+    exits: bool,
 ) {
     for _ in 0..commands {
         let count = dice.range(1, 7);
@@ -322,6 +328,7 @@ async fn work(
             5 => host.write(range, Durability::Fua).await,
             6 => host.flush().await,
             7 => host.discard(range).await,
+            8 if exits => host.device().left(range, None).await,
             _ => host.read(range).await,
         };
         if ended.is_err() {

@@ -3,7 +3,7 @@
 use super::check::code;
 use super::started::Failed;
 use crate::members::{
-    CacheDescription, CacheDevices, LabelPlace, Policy, Sync, absolute, cache_in_words,
+    CacheDescription, CacheDevices, Clean, LabelPlace, Policy, Sync, absolute, cache_in_words,
     is_description, make_missing, runtime,
 };
 use crate::{out, size};
@@ -61,6 +61,9 @@ pub struct CreateArguments {
     /// What leaves the cache
     #[arg(long, value_enum, default_value_t = Policy::Gsc)]
     policy: Policy,
+    /// When clean pages enter the cache
+    #[arg(long, value_enum, default_value_t = Clean::Read)]
+    clean: Clean,
     /// Keep the data of the slow device where they are, with the label at its end
     #[arg(long)]
     adopt: bool,
@@ -136,6 +139,7 @@ fn try_create(arguments: &CreateArguments) -> Result<Report, Failed> {
         mode: arguments.mode,
         policy: arguments.policy,
         label: if arguments.adopt { LabelPlace::End } else { LabelPlace::Begin },
+        clean: arguments.clean,
     };
     description.check().map_err(usage)?;
     let text = description.text().map_err(usage)?;

@@ -7,9 +7,11 @@
 //! mode = "back"        # or "through"
 //! policy = "gsc"       # or "mvfifo"
 //! label = "begin"      # or "end": the slow device had data, which stay where they are
+//! clean = "read"       # or "exit": clean pages enter only when an ioctl tells that they left memory
 //! ```
 //!
-//! Paths are as in the description of a log. Mode and policy may be changed while it is not served.
+//! Paths are as in the description of a log. Mode, policy and `clean` may be changed while it is
+//! not served.
 
 use super::description::{read_text, usable_below};
 use super::devices::{Members, open_all};
@@ -23,7 +25,7 @@ use std::path::{Path, PathBuf};
 use tantalum_cache::flash::{
     DeviceStore, FormatOptions, Mode, OpenError, OpenOptions, Replacement,
 };
-use tantalum_cache::volume::{CacheVolume, VolumeOptions};
+use tantalum_cache::volume::{CacheVolume, CleanEntry, VolumeOptions};
 use tantalum_device::BlockDevice;
 use tantalum_nand::Opening;
 use tantalum_rt::{Rt, Runtime};
@@ -71,6 +73,26 @@ pub enum LabelPlace {
     End,
 }
 
+/// When a page that the slow device has enters the cache.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Clean {
+    /// When it is read
+    #[default]
+    Read,
+    /// When a program tells that it has left its memory, by an ioctl on the mounted file
+    Exit,
+}
+
+impl From<Clean> for CleanEntry {
+    fn from(clean: Clean) -> CleanEntry {
+        match clean {
+            Clean::Read => CleanEntry::OnRead,
+            Clean::Exit => CleanEntry::OnExit,
+        }
+    }
+}
+
 /// What a description says.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -91,6 +113,9 @@ pub struct CacheDescription {
     /// Where the slow device has its label.
     #[serde(default)]
     pub label: LabelPlace,
+    /// When clean pages enter.
+    #[serde(default)]
+    pub clean: Clean,
 }
 
 fn usual_page() -> u32 {
@@ -199,6 +224,7 @@ impl CacheDescription {
             },
             cache: OpenOptions { replacement, ..usual.cache },
             adopts: self.label == LabelPlace::End,
+            clean: self.clean.into(),
         })
     }
 }
@@ -289,6 +315,7 @@ mod tests {
             mode: Sync::Through,
             policy: Policy::Mvfifo,
             label: LabelPlace::End,
+            clean: Clean::Exit,
         };
         let text = description.text().expect("text");
         assert_eq!(toml::from_str(&text), Ok(description));

@@ -457,8 +457,8 @@ impl<D: BlockDevice + 'static> FileSystem for Directory<D> {
                 self.tell(&file, out);
                 wire::opened(out, handle, flags);
             }
-            Operation::Open if node == wire::ROOT => return Err(Errno::ISDIR.into()),
-            Operation::Open => {
+            Operation::Open { .. } if node == wire::ROOT => return Err(Errno::ISDIR.into()),
+            Operation::Open { .. } => {
                 let handle = self.open(node, self.file(node)?)?;
                 wire::opened(out, handle, flags);
             }

@@ -2,9 +2,11 @@
 //!
 //! 1. The length is the device's capacity and never changes. Opening the file with `O_TRUNC` leaves
 //!    it as it was, as with a disk.
-//! 2. An open file ends with the power: after a cut all requests to it fail, and a file that is
+//! 2. A device that caches is told of pages that have left the memory of a program (`exit.rs`).
+//! 3. An open file ends with the power: after a cut all requests to it fail, and a file that is
 //!    opened after the restart works. So no request from before the cut reaches the drive after it.
 
+use super::exit::Exit;
 use super::session::{Failed, FileSystem};
 use super::wire::{
     self, Attributes, DIRECTORY, NewAttributes, Operation, PERMISSIONS, REGULAR, Request,
@@ -42,8 +44,17 @@ pub struct OneFile<P: PowerCycle> {
     mode: Cell<u32>,
     /// Seconds since 1970.
     made: u64,
-    handles: RefCell<BTreeMap<u64, Rc<Access<P>>>>,
+    /// Whether the device caches, and wants to be told of exits.
+    exits: bool,
+    handles: RefCell<BTreeMap<u64, Handle<P>>>,
     next: Cell<u64>,
+}
+
+/// An open file. Cheap to clone.
+struct Handle<P: PowerCycle> {
+    access: Rc<Access<P>>,
+    /// It was opened for writing.
+    writes: bool,
 }
 
 impl<P: PowerCycle> OneFile<P> {
@@ -67,6 +78,7 @@ impl<P: PowerCycle> OneFile<P> {
             bytes: caps.bytes(),
             block: caps.block_size,
             thin: caps.thin,
+            exits: device.wants_exits(),
             owner: Cell::new(owner),
             mode: Cell::new(0o600),
             made,
@@ -97,7 +109,7 @@ impl<P: PowerCycle> OneFile<P> {
         }
     }
 
-    async fn open(&self) -> Result<u64, Failed> {
+    async fn open(&self, writes: bool) -> Result<u64, Failed> {
         if self.handles.borrow().len() >= HANDLES_MAX {
             return Err(Errno::NFILE.into());
         }
@@ -105,12 +117,14 @@ impl<P: PowerCycle> OneFile<P> {
         access.probe().await?;
         let handle = self.next.get();
         self.next.set(handle + 1);
-        self.handles.borrow_mut().insert(handle, Rc::new(access));
+        let access = Rc::new(access);
+        self.handles.borrow_mut().insert(handle, Handle { access, writes });
         Ok(handle)
     }
 
     fn handle(&self, handle: u64) -> Result<Rc<Access<P>>, Errno> {
-        self.handles.borrow().get(&handle).cloned().ok_or(Errno::BADF)
+        let handles = self.handles.borrow();
+        handles.get(&handle).map(|handle| handle.access.clone()).ok_or(Errno::BADF)
     }
 
     fn set(&self, node: u64, new: &NewAttributes) -> Result<(), Errno> {
@@ -130,6 +144,20 @@ impl<P: PowerCycle> OneFile<P> {
         let gid = if new.valid & set::GID != 0 { new.gid } else { gid };
         self.owner.set((uid, gid));
         Ok(())
+    }
+
+    /// An ioctl: pages have left the memory of a program.
+    async fn control(&self, handle: u64, command: u32, input: &[u8]) -> Result<(), Failed> {
+        if !self.exits {
+            return Err(Errno::NOTTY.into());
+        }
+        let exit = Exit::parse(command, input, (self.bytes, self.block.into()))?;
+        let access = self.handle(handle)?;
+        let writes = self.handles.borrow().get(&handle).is_some_and(|handle| handle.writes);
+        if exit.data.is_some() && !writes {
+            return Err(Errno::BADF.into());
+        }
+        Ok(access.left(exit.at, exit.length, exit.data).await?)
     }
 
     async fn allocate(&self, handle: u64, at: u64, length: u64, mode: u32) -> Result<(), Failed> {
@@ -187,12 +215,12 @@ impl<P: PowerCycle + 'static> FileSystem for OneFile<P> {
                 self.set(node, new)?;
                 wire::attributes(out, &self.attributes(node));
             }
-            Operation::Open if node == FILE => {
-                let handle = self.open().await?;
+            Operation::Open { writes } if node == FILE => {
+                let handle = self.open(writes).await?;
                 let flags = open::DIRECT_IO | open::NOFLUSH | open::PARALLEL_DIRECT_WRITES;
                 wire::opened(out, handle, flags);
             }
-            Operation::Open => return Err(Errno::ISDIR.into()),
+            Operation::Open { .. } => return Err(Errno::ISDIR.into()),
             Operation::Release { handle } => drop(self.handles.borrow_mut().remove(&handle)),
             Operation::Statistics => {
                 wire::statistics(out, self.block, self.bytes / u64::from(self.block), 0, 1);
@@ -217,7 +245,10 @@ impl<P: PowerCycle + 'static> FileSystem for OneFile<P> {
             Operation::Unlink { .. } | Operation::Rename { .. } | Operation::Create { .. } => {
                 return Err(Errno::PERM.into());
             }
-            Operation::Control { .. } => return Err(Errno::NOTTY.into()),
+            Operation::Control { handle, command, input, .. } => {
+                self.control(handle, command, input).await?;
+                wire::controlled(out, &[]);
+            }
             Operation::SyncDirectory => {}
             Operation::Special => return Err(Errno::PERM.into()),
             Operation::Forget | Operation::Other => return Err(Errno::NOSYS.into()),

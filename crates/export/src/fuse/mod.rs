@@ -21,18 +21,21 @@
 //! 5. **After a cut** all requests to files that were open fail, also after the restart; or the
 //!    whole connection is aborted ([`OnCut`](crate::nbd::OnCut)). A file that is opened after the
 //!    restart works.
+//! 6. **Exits.** A file on a cache volume takes an ioctl that tells which pages have left the memory
+//!    of a program clean ([`exit_command`], `docs/cache.md`).
 //!
 //! # What they cannot do
 //!
-//! 6. Make the process hold more than 256 requests and 64 MiB of them, and as much again of
+//! 7. Make the process hold more than 256 requests and 64 MiB of them, and as much again of
 //!    answers. Further requests wait in the kernel. Memory that a burst has taken goes back to the
 //!    system when it was not needed for a second.
-//! 7. Bring the process down. All requests come from the kernel, and an invalid one ends the
+//! 8. Bring the process down. All requests come from the kernel, and an invalid one ends the
 //!    session.
 
 mod buffers;
 mod connection;
 mod directory;
+mod exit;
 mod file;
 mod mount;
 mod server;
@@ -45,6 +48,7 @@ pub use connection::Connection;
 pub use directory::{
     ABORT, BEGIN, COMMIT, Directory, FEATURE_TRANSACTIONS, FEATURES, PAGES_ATOMIC, Rights,
 };
+pub use exit::exit_command;
 pub use file::{FILE_NAME, NoBytes, OneFile};
 pub use mount::{KIND, MountError, mount, unmount};
 pub use server::Served;

@@ -78,6 +78,9 @@ pub(super) mod fallocate {
     pub const ZERO_RANGE: u32 = 0x10;
 }
 
+/// The bits of open(2) that say what a file is opened for, and their value for reading only.
+const O_ACCMODE: u32 = 3;
+const O_RDONLY: u32 = 0;
 /// `O_DSYNC`. `O_SYNC` includes this bit.
 const O_DSYNC: u32 = 0o10000;
 
@@ -101,7 +104,10 @@ pub(super) enum Operation<'a> {
     Forget,
     GetAttributes,
     SetAttributes(NewAttributes),
-    Open,
+    Open {
+        /// The file may be written to.
+        writes: bool,
+    },
     Read {
         handle: u64,
         at: u64,
@@ -232,7 +238,7 @@ fn operation<'a>(opcode: u32, mut r: Reader<'a>) -> Option<Operation<'a>> {
             let (uid, gid) = (r.u32()?, r.u32()?);
             Operation::SetAttributes(NewAttributes { valid, size, mode, uid, gid })
         }
-        14 => Operation::Open,
+        14 => Operation::Open { writes: r.u32()? & O_ACCMODE != O_RDONLY },
         15 => Operation::Read { handle: r.u64()?, at: r.u64()?, length: r.u32()? },
         16 => {
             let (handle, at, length) = (r.u64()?, r.u64()?, r.u32()?);

@@ -7,8 +7,8 @@
 use super::markdown;
 use crate::cache::started::Failed;
 use crate::members::{
-    CacheDescription, CacheDevices, Files, LabelPlace, MemberLink, Policy, Sync, cache_in_words,
-    make, runtime,
+    CacheDescription, CacheDevices, Clean, Files, LabelPlace, MemberLink, Policy, Sync,
+    cache_in_words, make, runtime,
 };
 use crate::{out, size, time};
 use clap::Args;
@@ -131,6 +131,7 @@ fn one(arguments: &DeviceArguments, flash: &Path, slow: &Path, tasks: u32) -> Re
         mode: arguments.mode,
         policy: arguments.policy,
         label: LabelPlace::Begin,
+        clean: Clean::Read,
     };
     description.check().map_err(usage)?;
     let mut runtime = match description.is_modelled() {
