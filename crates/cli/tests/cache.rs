@@ -69,6 +69,8 @@ fn other_formats_are_read_and_discards_forget() {
 #[test]
 fn what_makes_no_sense_is_one_line() {
     let empty = file("cache.empty", "");
+    let misspelt =
+        file("cache.misspelt", "fio version 2 iolog\n/f add\n/f open\n/f wirte 0 8192\n");
     let flushes = file("cache.flushes", "8,0 0 1 1.000000000 7 Q FN [db]\n");
     for (arguments, expected) in [
         (vec!["--size", "50", "--policy", "gsc"], "gsc needs at least 128 frames, and has 50"),
@@ -80,6 +82,7 @@ fn what_makes_no_sense_is_one_line() {
         (vec!["no-such-file"], "cannot read the trace no-such-file"),
         (vec![empty.to_str().unwrap()], "empty"),
         (vec![flushes.to_str().unwrap()], "no reads and no writes"),
+        (vec![misspelt.to_str().unwrap()], "line 4"),
     ] {
         let (out, err) = ends(&sim(&arguments), 2);
         assert!(err.contains(expected) && err.lines().count() == 1 && out.is_empty(), "{err}");
@@ -384,9 +387,19 @@ fn wrong_devices_are_refused_in_a_line() {
     let used = file("refused.used", vec![7; 8 << 20]);
     let (small, gone) = (zeros("refused.small", 64), flash.with_file_name("refused.gone"));
     let model = Path::new("model:ssd-840pro:64MiB");
+    // The flash device by other names.
+    let (linked, named) =
+        (flash.with_file_name("refused.linked"), flash.with_file_name("refused.named"));
+    [&linked, &named].iter().for_each(|path| drop(std::fs::remove_file(path)));
+    std::fs::hard_link(&flash, &linked).expect("a hard link");
+    std::os::unix::fs::symlink(&flash, &named).expect("a link");
+    let folder = flash.parent().expect("a folder");
     let [of_flash, of_slow, of_page, odd] = ["--flash", "--slow", "--page", "3000"].map(Path::new);
     for (a, b, why) in [
         (&*flash, &*flash, "are the same device"),
+        (&*flash, &*linked, "are the same device"),
+        (&*flash, &*named, "are the same device"),
+        (&*flash, folder, "neither a regular file nor a block device"),
         (&*flash, &*gone, "name a file or block device that is there"),
         (&*small, &*slow, "use a larger device"),
         (&*flash, &*small, "use a larger one"),
@@ -423,6 +436,72 @@ fn wrong_devices_are_refused_in_a_line() {
     cache("check", &[&ours], 0);
 }
 
+/// A cache that is there: what does not fit any more, or is in use, is refused in a line, by each
+/// command, and nothing is changed.
+#[test]
+fn a_cache_that_does_not_fit_any_more_is_refused_in_a_line() {
+    let (at, flash, slow) = made("unfit", &[]);
+    let text = std::fs::read_to_string(&at).expect("a description");
+    let bytes = || [&flash, &slow].map(|path| std::fs::read(path).expect("read"));
+    let before = bytes();
+    let [size, more] = ["--flash-size", "12MiB"].map(Path::new);
+    let refused = |why: &str| {
+        let alone: &[&Path] = &[&at];
+        let resized: &[&Path] = &[&at, size, more];
+        for (verb, arguments) in
+            [("check", alone), ("scrub", alone), ("detach", alone), ("resize", resized)]
+        {
+            let said = cache(verb, arguments, 2).1;
+            assert!(said.contains(why) && said.lines().count() == 1, "{verb}: {said}");
+        }
+    };
+    for (from, to, why) in [
+        ("mode = \"back\"", "mode = \"bakc\"", "unfit.toml:5"),
+        ("page_bytes = 4096", "page_bites = 4096", "did you mean \"page_bytes\"?"),
+        ("page_bytes = 4096", "page_bytes = \"4 KiB\"", "unfit.toml:4"),
+        ("unfit.flash\"", "unfit.gone\"", "name a file or block device that is there"),
+        ("clean = \"read\"", "clean = \"never\"", "unfit.toml:8"),
+    ] {
+        let wrong = text.replace(from, to);
+        assert_ne!(wrong, text, "{from}");
+        std::fs::write(&at, wrong).expect("written");
+        refused(why);
+    }
+    for page in ["8192", "3000", "0"] {
+        let wrong = text.replace("page_bytes = 4096", &format!("page_bytes = {page}"));
+        std::fs::write(&at, wrong).expect("written");
+        for verb in ["check", "scrub", "detach"] {
+            let command = tantalum(&["cache", verb]).arg(&at).output().expect("it starts");
+            let said = String::from_utf8_lossy(&command.stderr);
+            assert!(!command.status.success() && said.lines().count() == 1, "{page}: {said}");
+        }
+    }
+    std::fs::write(&at, &text).expect("written");
+    assert!(bytes() == before, "nothing is changed");
+    // Another process has the devices.
+    let socket = common::live::socket("unfit.sock");
+    let serving = serve(&at, &socket);
+    for verb in ["check", "scrub", "detach"] {
+        let said = cache(verb, &[&at], 2).1;
+        assert!(said.contains("in use") && said.lines().count() == 1, "{verb}: {said}");
+    }
+    let [of_flash, of_slow, force] = ["--flash", "--slow", "--force"].map(Path::new);
+    let again = file("unfit-again.toml", "");
+    let said = cache("create", &[&again, of_flash, &flash, of_slow, &slow, force], 2).1;
+    assert!(said.contains("in use") && said.lines().count() == 1, "{said}");
+    assert_eq!(serving.stop().0, Some(0));
+    // The flash device is shorter than the cache.
+    let whole = bytes();
+    let cut_off = std::fs::File::options().write(true).open(&flash).expect("the flash device");
+    cut_off.set_len(4 << 20).expect("it is shorter");
+    for verb in ["check", "scrub", "detach"] {
+        let code = if verb == "check" { 2 } else { 1 };
+        let said = cache(verb, &[&at], code).1;
+        assert!(said.contains("use the device as it was") && said.lines().count() == 1, "{said}");
+    }
+    assert!(bytes()[1] == whole[1] && bytes()[0][..] == whole[0][..4 << 20]);
+}
+
 /// Standard output of `tantalum cache bench`, which ends well.
 fn benched(arguments: &[&str]) -> serde_json::Value {
     let arguments: Vec<&Path> = arguments.iter().map(Path::new).collect();
@@ -449,8 +528,8 @@ fn a_cache_is_measured_on_models_and_on_files_that_are_gone_then() {
     let on_models = ["--flash", flash, "--slow", slow, "--tasks", "8", "--for", "300ms", "--json"];
     let (once, again) = (benched(&on_models), benched(&on_models));
     assert_eq!(once, again, "virtual time");
-    let folder = file("cache-bench", "");
-    std::fs::remove_file(&folder).expect("it is there");
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cache-bench");
+    drop(std::fs::remove_dir_all(&folder));
     std::fs::create_dir(&folder).expect("a folder");
     let at = folder.to_str().expect("text");
     let sizes = ["--flash-size", "32MiB", "--slow-size", "64MiB", "--tasks", "4", "--for", "50ms"];
