@@ -8,6 +8,8 @@ use super::findings::Findings;
 use crate::bar::{Began, Lines};
 use crate::{out, time};
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use rustix::termios::tcgetwinsize;
+use std::io::stderr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use tantalum_explore::{Case, CrashRow, Over, Watch};
@@ -63,7 +65,7 @@ impl<'a> Progress<'a> {
         }
         let terminal = !all.is_hidden();
         let total = all.add(styled(ProgressBar::no_length(), "{bar:20} {pos} cuts{msg}"));
-        let height = ratatui::crossterm::terminal::size().map_or(24, |(_, rows)| rows.into());
+        let height = tcgetwinsize(stderr()).map_or(24, |size| size.ws_row.into());
         let fit = terminal && rows.len() + MARGIN <= height;
         let longest = rows.iter().map(|row| row.name.len()).max().unwrap_or(0);
         let rows = rows.iter().map(|row| Row {
