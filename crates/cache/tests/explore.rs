@@ -192,3 +192,91 @@ fn a_fetch_writes_through_what_flash_has() {
     };
     assert_eq!(scenario.cut(&[Nanos(2_703_818)]), Ok(()));
 }
+
+/// With write-through a version was cleaned, and then superseded by one that was not durable. An
+/// older version, which was on its way to the slow store, was written over it.
+#[test]
+fn no_older_version_is_written_over_one_that_was_cleaned() {
+    let cache = CacheBlueprint {
+        flash: ram(480, 64).into(),
+        slow: ram(2048 + 96, 64).into(),
+        page: 2048,
+        through: true,
+        second_chance: false,
+        ..small()
+    };
+    let scenario = Scenario {
+        subject: BareCacheBlueprint { cache },
+        seed: 1445606190451968761,
+        hosts: 2,
+        commands: vec![
+            Command::Write(12, 4),
+            Command::Write(5, 6),
+            Command::Write(14, 6),
+            Command::Write(11, 1),
+            Command::Read(6, 3),
+            Command::Fua(3, 4),
+            Command::Write(0, 5),
+            Command::Write(8, 4),
+            Command::Group(1, 5, 4),
+            Command::Fua(10, 2),
+            Command::Write(15, 1),
+            Command::Write(19, 5),
+            Command::Group(9, 8, 2),
+            Command::Write(9, 6),
+            Command::Group(15, 3, 3),
+            Command::Fua(4, 6),
+            Command::Group(2, 8, 3),
+            Command::Group(8, 5, 2),
+            Command::Flush,
+            Command::Write(12, 3),
+            Command::Write(7, 1),
+            Command::Write(5, 2),
+            Command::Fua(8, 3),
+            Command::Write(6, 3),
+            Command::Discard(20, 4),
+            Command::Read(8, 2),
+            Command::Write(6, 5),
+            Command::Group(0, 4, 7),
+            Command::Write(20, 4),
+            Command::Write(14, 1),
+            Command::Write(14, 1),
+            Command::Write(6, 3),
+            Command::Read(6, 1),
+            Command::Discard(17, 5),
+            Command::Group(12, 3, 3),
+            Command::Write(5, 3),
+            Command::Write(1, 3),
+            Command::Read(10, 2),
+            Command::Group(11, 7, 1),
+            Command::Write(8, 6),
+            Command::Read(4, 4),
+            Command::Fua(6, 2),
+            Command::Flush,
+            Command::Group(1, 4, 3),
+            Command::Read(7, 2),
+            Command::Fua(8, 1),
+            Command::Write(12, 1),
+            Command::Write(0, 2),
+            Command::Write(6, 6),
+            Command::Write(13, 6),
+            Command::Write(13, 5),
+            Command::Write(13, 3),
+            Command::Discard(13, 3),
+        ],
+        then: vec![
+            Command::Write(17, 2),
+            Command::Write(0, 5),
+            Command::Write(17, 2),
+            Command::Write(1, 6),
+            Command::Write(5, 2),
+            Command::Read(19, 3),
+            Command::Write(4, 3),
+            Command::Write(8, 4),
+            Command::Write(2, 2),
+        ],
+        faults: 0,
+    };
+    let found = scenario.cut(&[Nanos(26122747)]);
+    assert!(found.is_ok(), "{found:?}");
+}

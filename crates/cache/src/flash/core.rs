@@ -20,6 +20,7 @@ use crate::flash::host::Host;
 use crate::flash::index::{Index, Place};
 use crate::flash::medium::Medium;
 use crate::flash::options::OpenOptions;
+use crate::flash::pending::Pending;
 use crate::flash::ring::Ring;
 use crate::flash::slow::SlowStore;
 use crate::flash::stats::CacheStats;
@@ -102,6 +103,8 @@ pub(crate) struct Core<F, S> {
     pub heads: Cell<Heads>,
     pub domain: Domain,
     pub state: RefCell<State>,
+    /// Versions on their way to the slow store.
+    pub pending: Pending,
     pub closing: Cell<bool>,
     /// No batch before this one has dirty pages.
     pub cleaned: Cell<u64>,
@@ -349,6 +352,7 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> Core<F, S> {
             self.host.refused(page, &error);
             return Err(CacheError::Slow(error));
         }
+        self.pending.wrote(page, place);
         let mut state = self.state.borrow_mut();
         state.stats.slow_writes += 1;
         if is_dirty(&state) {

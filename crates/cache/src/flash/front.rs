@@ -9,7 +9,8 @@
 //!    it until it is clean.
 //! 3. **Slow store.** A dirty page that has no second chance is written there, and the store is
 //!    flushed, before its batch is released. A version that was superseded meanwhile is written,
-//!    unless the newer one is durable, or the page was forgotten meanwhile.
+//!    unless the newer one is durable, or the page was forgotten meanwhile, or the store has got a
+//!    newer version (`pending.rs`).
 //! 4. A page that the slow store refuses stays. It is tried again, alone, until the store takes it.
 //! 5. While pages of a batch go to the slow store the next batches leave, and share the flushes.
 //! 6. A damaged frame of a dirty page enters once more, marked as damaged: what is lost stays known.
@@ -95,6 +96,7 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> Core<F, S> {
             valid.iter().map(|v| v.0).filter(|place| self.is_needed(*place)).collect();
         let data = self.read_needed(batch, &needed).await.map_err(CacheError::Flash)?;
         let verdict = self.judge(batch, &valid, &needed, &data);
+        let chosen = self.pending.choose(verdict.slow.iter().map(|l| l.page));
         if let Some(Frame { page, lsn, .. }) = verdict.lost {
             return Err(CacheError::Damaged { page, lsn });
         }
@@ -123,7 +125,9 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> Core<F, S> {
         }
         let core = self.clone();
         self.domain.spawn_background("cache: a batch to the slow store", async move {
-            match core.destage(verdict.slow, |place| data.of(place)).await {
+            let destaged = core.destage(verdict.slow, |place| data.of(place)).await;
+            drop(chosen);
+            match destaged {
                 Ok(()) => core.has_left(batch),
                 Err(CacheError::Stopped(_)) => core.gives_up(),
                 Err(e) => core.stop(e.to_string()),
@@ -345,6 +349,7 @@ impl<F: BlockDevice, S: SlowStore> Core<F, S> {
         for side_by_side in wanted.chunk_by(|a, b| a.page + 1 == b.page) {
             let data: Vec<u8> = side_by_side.iter().flat_map(|l| bytes(l.place)).copied().collect();
             self.slow.write(side_by_side[0].page, &data).await?;
+            side_by_side.iter().for_each(|l| self.pending.wrote(l.page, l.place));
             self.count(|s| s.slow_writes += side_by_side.len() as u64);
         }
         Ok(())
@@ -359,6 +364,7 @@ impl<F: BlockDevice, S: SlowStore> Core<F, S> {
             Some((at, frame)) => {
                 let from = if leaving.cleans { state.ring.placed() } else { state.ring.durable() };
                 frame.dirty
+                    && !self.pending.is_overtaken(leaving.page, leaving.place)
                     && at.batch >= from
                     && !state.index.is_buried_since(leaving.place, leaving.page)
             }

@@ -39,6 +39,7 @@ mod keeper;
 mod medium;
 mod open;
 mod options;
+mod pending;
 mod recover;
 mod resize;
 mod ring;

@@ -17,6 +17,7 @@ use crate::flash::host::Host;
 use crate::flash::keeper::write_label;
 use crate::flash::medium::{Medium, check_device, read_heads};
 use crate::flash::options::{FormatOptions, OpenOptions};
+use crate::flash::pending::Pending;
 use crate::flash::recover::recover;
 use crate::flash::resize;
 use crate::flash::ring::DEPTH;
@@ -153,6 +154,7 @@ pub(crate) async fn open<F: BlockDevice + 'static, S: SlowStore + 'static>(
         heads: Cell::new(Heads { superblock, label }),
         domain: rt.domain(),
         state: RefCell::new(state),
+        pending: Pending::default(),
         closing: Cell::new(false),
         cleaned: Cell::new(0),
         front_turn: Mutex::new(rt, "the turn to leave the cache"),

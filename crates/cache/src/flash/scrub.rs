@@ -101,6 +101,7 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> Core<F, S> {
             let end = state.ring.durable();
             (state.index.newest_dirty(state.ring.front().max(self.cleaned.get())..end), end)
         };
+        let _chosen = self.pending.choose(dirty.iter().map(|(_, frame)| frame.page));
         let mut complete = true;
         for frames in dirty.chunk_by(|(a, _), (b, _)| a.batch == b.batch) {
             let _turn = self.front_turn.lock().await;
