@@ -711,7 +711,10 @@ typedef struct tantalum_cache_scrubbed {
 /* Compares every frame with its checksum, while the cache is used. */
 int tantalum_cache_scrub(const tantalum_cache *cache, tantalum_cache_scrubbed *scrubbed);
 
-/* Every page that is dirty now is on the slow store when this returns. */
+/*
+ * Every page that is dirty now is on the slow store when this returns. One that was given a second
+ * chance meanwhile counts as dirty until the next call.
+ */
 int tantalum_cache_clean(const tantalum_cache *cache);
 
 /*
@@ -882,6 +885,13 @@ void tantalum_directory_free(tantalum_directory *directory);
 /* The current version of a page; it is marked as referenced. */
 int tantalum_directory_lookup(const tantalum_directory *directory, uint64_t page,
                               tantalum_entry *entry);
+
+/*
+ * Brings into the processor's cache what lookups and stage-ins of these pages need, of all at once.
+ * It pays for the pages of a batch, just before they are staged.
+ */
+int tantalum_directory_prefetch(const tantalum_directory *directory, const uint64_t *pages,
+                                uint64_t count);
 
 /* What became of an entry since it was found: TANTALUM_ENTRY_... Asked after its frame was read. */
 int tantalum_directory_check(const tantalum_directory *directory, const tantalum_entry *entry,

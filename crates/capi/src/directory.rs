@@ -304,6 +304,33 @@ pub unsafe extern "C" fn tantalum_directory_lookup(
     })
 }
 
+/// Loads what calls for these pages will need. See the header.
+///
+/// # Safety
+/// `directory` is null or open; `pages` has `count` numbers, or `count` is 0.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tantalum_directory_prefetch(
+    directory: *const tantalum_directory,
+    pages: *const u64,
+    count: u64,
+) -> c_int {
+    boundary(|| {
+        // SAFETY: the caller guarantees it.
+        let directory = unsafe { of(directory) }?;
+        let most = isize::MAX as usize / size_of::<u64>();
+        let count = usize::try_from(count).ok().filter(|count| *count <= most);
+        let count = count.ok_or_else(|| Failure::invalid("there cannot be so many pages"))?;
+        if count > 0 {
+            if pages.is_null() {
+                return Err(Failure::invalid("the pages are null"));
+            }
+            // SAFETY: the caller's numbers, so many.
+            directory.prefetch(unsafe { std::slice::from_raw_parts(pages, count) });
+        }
+        Ok(())
+    })
+}
+
 /// What became of an entry since it was found. See the header.
 ///
 /// # Safety

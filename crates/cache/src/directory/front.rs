@@ -108,6 +108,7 @@ impl Directory {
     pub fn release(&self, front: &Front) -> Result<(), ReleaseError> {
         self.advance();
         let record = self.mine(front)?;
+        self.prefetch_batch(front.seq);
         loop {
             let needs = record.needs.get().max(front.seq + 1);
             if needs > self.settled() {

@@ -61,6 +61,7 @@
 //! caller (there are few), and a page is this number and that of its block. A hash of the tag would
 //! be wrong: two pages with one hash would be served for each other.
 
+mod ahead;
 mod audit;
 mod batch;
 mod chain;

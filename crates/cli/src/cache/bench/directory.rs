@@ -6,8 +6,12 @@ use comfy_table::Table;
 use serde::Serialize;
 use tantalum_cache::bench::{Work, full, run};
 
-const WORKS: [(Work, &str); 3] =
-    [(Work::Lookup, "lookup"), (Work::StageIn, "stage-in"), (Work::Mixed, "both in turn")];
+const WORKS: [(Work, &str); 4] = [
+    (Work::Lookup, "lookup"),
+    (Work::StageIn, "stage-in"),
+    (Work::StageEach, "stage-in, one by one"),
+    (Work::Mixed, "both in turn, one by one"),
+];
 
 /// One kind of work on so many threads.
 #[derive(Serialize)]
@@ -40,7 +44,8 @@ pub fn measured(arguments: &BenchArguments) -> Vec<Run> {
             let mut round = Vec::new();
             for threads in threads {
                 let measured = run(&directory, *pages, *work, *threads, *operations);
-                hits[of] = Some(measured.hits).filter(|_| *work != Work::StageIn);
+                hits[of] =
+                    Some(measured.hits).filter(|_| matches!(work, Work::Lookup | Work::Mixed));
                 round.push(measured.per_second);
             }
             rates[of].push(round);
