@@ -124,6 +124,44 @@ pub async fn first<A, B>(a: impl Future<Output = A>, b: impl Future<Output = B>)
     .await
 }
 
+/// Runs two futures side by side in one task; both results. [`join_all`] does it for futures of one
+/// type.
+///
+/// ```
+/// use tantalum_rt::{Nanos, Runtime, join};
+///
+/// let mut runtime = Runtime::virtual_time(1);
+/// let ended = runtime.block_on(|rt| async move {
+///     join(rt.sleep(Nanos::from_secs(1)), rt.sleep(Nanos::from_secs(2))).await;
+///     rt.now()
+/// });
+/// assert_eq!(ended.unwrap(), Nanos::from_secs(2)); // of the longer one
+/// ```
+pub async fn join<A, B>(a: impl Future<Output = A>, b: impl Future<Output = B>) -> (A, B) {
+    let (mut a, mut b) = (pin!(a), pin!(b));
+    let (mut of_a, mut of_b) = (None, None);
+    std::future::poll_fn(move |cx| {
+        if of_a.is_none()
+            && let Poll::Ready(value) = a.as_mut().poll(cx)
+        {
+            of_a = Some(value);
+        }
+        if of_b.is_none()
+            && let Poll::Ready(value) = b.as_mut().poll(cx)
+        {
+            of_b = Some(value);
+        }
+        match (of_a.take(), of_b.take()) {
+            (Some(a), Some(b)) => Poll::Ready((a, b)),
+            parts => {
+                (of_a, of_b) = parts;
+                Poll::Pending
+            }
+        }
+    })
+    .await
+}
+
 /// Runs futures side by side in one task; their results in their order.
 ///
 /// The runtime wakes tasks, not futures: each that has not ended is polled at every

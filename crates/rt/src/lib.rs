@@ -84,7 +84,7 @@ pub use clock::{Clock, Idle, VirtualClock};
 pub use domain::Domain;
 pub use error::{RunError, Waiting};
 pub use exec::{Outstanding, Rt, Runtime, TaskId};
-pub use join::{Cancelled, First, Join, first, join_all};
+pub use join::{Cancelled, First, Join, first, join, join_all};
 pub use lock::{FileLockError, lock_file};
 pub use post::{Inbox, Post, PostError};
 pub use prefetch::{large_pages, prefetch};

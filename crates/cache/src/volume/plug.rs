@@ -12,8 +12,8 @@ use crate::volume::options::VolumeOptions;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use tantalum_device::{BlockDevice, Caps, IoError, Link, PowerCycle};
-use tantalum_rt::Rt;
 use tantalum_rt::sync::Mutex;
+use tantalum_rt::{Rt, join};
 
 /// A cache volume: a box made of a flash device and a slow device, which share its plug. Cheap to
 /// clone; a clone is the same volume.
@@ -171,8 +171,9 @@ impl<F: PowerCycle, S: PowerCycle> CacheVolume<F, S> {
 
     async fn start(&self) -> Result<Running<F::Device, S::Device>, VolumeError> {
         let Inner { rt, flash, slow, options, replaced, .. } = &*self.inner;
-        flash.power_on().await.map_err(VolumeError::flash)?;
-        slow.power_on().await.map_err(VolumeError::slow)?;
+        let (of_flash, of_slow) = join(flash.power_on(), slow.power_on()).await;
+        of_flash.map_err(VolumeError::flash)?;
+        of_slow.map_err(VolumeError::slow)?;
         let (core, new) = open::open(rt, flash.device(), slow.device(), options).await?;
         replaced.set(new);
         Ok(Running { core: Rc::new(core) })
@@ -195,8 +196,7 @@ impl<F: PowerCycle, S: PowerCycle> PowerCycle for CacheVolume<F, S> {
     }
 
     async fn off(&self) {
-        self.inner.flash.off().await;
-        self.inner.slow.off().await;
+        join(self.inner.flash.off(), self.inner.slow.off()).await;
     }
 
     /// Restores the power of both devices and starts the volume. If it does not start,

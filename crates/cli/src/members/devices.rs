@@ -17,7 +17,7 @@ use tantalum_drive::Drive;
 use tantalum_log::{LogDevice, LogVolume, OpenOptions, VolumeOptions};
 use tantalum_nand::{ImageFile, Opening};
 use tantalum_rt::wall::WallOptions;
-use tantalum_rt::{Rt, Runtime};
+use tantalum_rt::{Rt, Runtime, join_all};
 
 /// What a log consists of.
 pub struct Devices {
@@ -126,15 +126,13 @@ impl Members {
         Members(members)
     }
 
-    /// Powers all of them.
+    /// Powers all of them, side by side: a disk takes seconds to spin up.
     ///
     /// # Errors
-    /// Why one does not start, in a line.
+    /// Why one does not start, in a line: of the first of them.
     pub async fn power_on(&self) -> Result<(), String> {
-        for member in &self.0 {
-            member.power_on().await.map_err(in_words)?;
-        }
-        Ok(())
+        let started = join_all(self.0.iter().map(PowerCycle::power_on).collect()).await;
+        started.into_iter().collect::<Result<(), _>>().map_err(in_words)
     }
 
     /// Takes their power, and ends their use.
@@ -144,8 +142,8 @@ impl Members {
     pub async fn end(&self) -> Result<(), String> {
         for member in &self.0 {
             member.cut();
-            member.off().await;
         }
+        join_all(self.0.iter().map(PowerCycle::off).collect()).await;
         self.shut()
     }
 

@@ -12,7 +12,7 @@ use crate::{CreateOptions, LogDevice, LogStats};
 use std::cell::RefCell;
 use std::rc::Rc;
 use tantalum_device::{BlockDevice, Caps, IoError, Link, PowerCycle};
-use tantalum_rt::{Domain, Rt, join_all};
+use tantalum_rt::{Domain, Rt, join, join_all};
 
 /// A log volume: a box made of the boxes of a log and a backing, which share its plug. Cheap to
 /// clone; a clone is the same volume.
@@ -159,7 +159,7 @@ impl<L: PowerCycle, B: PowerCycle> LogVolume<L, B> {
     async fn start(&self, salvage: bool) -> Result<Running<L::Device, B::Device>, VolumeError> {
         let inner = &*self.inner;
         let log = join_all(self.boxes().map(|b| b.power_on()).collect());
-        let (log, backing) = (log.await, inner.backing.power_on().await);
+        let (log, backing) = join(log, inner.backing.power_on()).await;
         let named = inner.array.iter().chain(&inner.archive);
         let mut devices = Vec::new();
         for (result, (name, b)) in log.into_iter().zip(named) {
@@ -208,8 +208,8 @@ impl<L: PowerCycle, B: PowerCycle> PowerCycle for LogVolume<L, B> {
     }
 
     async fn off(&self) {
-        join_all(self.boxes().map(|b| b.off()).collect()).await;
-        self.inner.backing.off().await;
+        let log = join_all(self.boxes().map(|b| b.off()).collect());
+        join(log, self.inner.backing.off()).await;
     }
 
     /// Restores the power of all boxes and starts the volume. If it does not start,
