@@ -234,7 +234,8 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> FlashCache<F, S> {
     }
 
     /// Every page that is dirty now is on the slow store, for good, when this returns. The cache is
-    /// used meanwhile.
+    /// used meanwhile. A page that was given a second chance meanwhile still counts as dirty
+    /// ([`CacheStats::dirty`]); the next call changes that.
     ///
     /// # Errors
     /// [`CacheError::Damaged`] for a dirty page whose newest version is lost: evict it anew, or
