@@ -33,13 +33,12 @@ use tantalum_rt::Runtime;
 pub fn volume(
     runtime: &mut Runtime,
     path: &Path,
-    salvage: bool,
     opening: Opening,
 ) -> Result<(LogVolume<Member, Member>, Members), String> {
     let (rt, description) = (runtime.handle(), Description::read(path)?);
     let devices = Devices::open(&rt, &description, opening)?;
     let members = devices.members();
-    let volume = devices.volume(&rt, &description, salvage, false)?;
+    let volume = devices.volume(&rt, &description, false)?;
     if !description.is_modelled() {
         return Ok((volume, members));
     }

@@ -19,6 +19,10 @@ fn device(name: &str, mebibytes: usize) -> std::path::PathBuf {
     file(name, vec![0; mebibytes << 20])
 }
 
+fn device_at(path: &Path, mebibytes: usize) {
+    std::fs::write(path, vec![0; mebibytes << 20]).expect("written");
+}
+
 #[test]
 fn a_served_log_volume_keeps_what_it_acknowledged() {
     let (a, b, disk) = (device("kept.a", 16), device("kept.b", 16), device("kept.disk", 32));
@@ -63,11 +67,89 @@ fn a_lost_device_is_replaced_and_then_another_one_may_be_lost() {
     log("check", &[&at], 0);
     std::fs::remove_file(&a).expect("it is lost, too");
     log("recover", &[&at], 2);
-    let said = log("recover", &[&at, Path::new("--degraded")], 0).1;
-    assert!(said.contains("copy.a is not there: what it holds does not count"), "{said}");
+    let degraded = Path::new("--degraded");
+    let said = log("recover", &[&at, degraded], 0).1;
+    assert!(said.contains("copy.a is not there"), "{said}");
+    assert!(said.contains("device 0 is lost, and records have fewer copies"), "{said}");
+    assert!(said.contains("`tantalum log replace` puts"), "{said}");
+    // It is used without that device until it is replaced, also if something else is there now.
+    for blank in [false, true] {
+        if blank {
+            device_at(&a, 16);
+        }
+        log("recover", &[&at], 0);
+        assert!(log("check", &[&at], 0).0.contains("device 0 is lost"));
+        let socket = common::live::socket("copy.sock");
+        let mut command = tantalum(&["log", "serve"]);
+        command.arg(&at).arg("--unix").arg(&*socket);
+        let serving = Serving::start(command);
+        let said = log("status", &[&at], 0).0;
+        assert!(said.contains("device 0 is lost, and records have fewer copies"), "{said}");
+        Nbd::connect(&socket).expect("a server").write(1, &[7; 4096]).expect("written");
+        assert_eq!(serving.stop().0, Some(0));
+    }
     log("replace", &[&at, lost, &a, with, &d], 0);
     assert!(log("check", &[&at], 0).0.contains("all is well"));
     log("recover", &[&at], 0);
+}
+
+/// Once the device was one that had been older, blank or damaged, and was refused all the same.
+#[test]
+fn a_device_of_no_use_is_done_without_if_that_is_asked_for() {
+    let (a, b, at) = (device("use.a", 4), device("use.b", 4), file("use.toml", ""));
+    let words = ["--device", "--copies", "2", "--force", "--degraded"].map(Path::new);
+    let [device, copies, two, force, degraded] = words;
+    log("create", &[&at, device, &a, device, &b, copies, two, force], 0);
+    log("recover", &[&at], 0);
+    device_at(&b, 4);
+    for verb in ["check", "recover"] {
+        let said = log(verb, &[&at], 2).1;
+        assert!(said.contains("use.b holds no log"), "{said}");
+        assert!(said.contains("`tantalum log recover --degraded` goes on without it"), "{said}");
+    }
+    log("recover", &[&at, degraded], 0);
+    log("recover", &[&at], 0);
+    assert!(log("check", &[&at], 0).0.contains("device 1 is lost"));
+}
+
+/// Once it said that the log was whole, or how many changes the backing got, and not what was lost.
+#[test]
+fn a_salvage_says_what_is_lost() {
+    let [dev, backing, force, salvage, json] =
+        ["--device", "--backing", "--force", "--salvage", "--json"].map(Path::new);
+    let (a, disk, at) =
+        (device("salvage.a", 16), device("salvage.disk", 32), file("salvage.toml", ""));
+    let made = || {
+        log("create", &[&at, dev, &a, backing, &disk, force], 0);
+        let socket = common::live::socket("salvage.sock");
+        let mut command = tantalum(&["log", "serve"]);
+        command.arg(&at).arg("--unix").arg(&*socket);
+        let mut serving = Serving::start(command);
+        assert!(!serving.uri.is_empty(), "{}", serving.said());
+        for block in 0..20 {
+            Nbd::connect(&socket).expect("a server").write(block, &[0x77; 4096]).expect("written");
+        }
+        serving.child.kill().expect("it can be killed");
+        drop(serving);
+        // A block in the middle of what was written.
+        let mut bytes = std::fs::read(&a).expect("read");
+        let full: Vec<usize> = (0..bytes.len() / 4096)
+            .filter(|i| bytes[i * 4096..][..4096].iter().filter(|b| **b == 0x77).count() > 2000)
+            .collect();
+        assert!(full.len() > 10);
+        bytes[full[full.len() / 2] * 4096..][..4096].fill(0);
+        std::fs::write(&a, bytes).expect("written");
+    };
+    made();
+    let said = log("recover", &[&at], 1).1;
+    assert!(said.contains("the log is damaged at") && said.contains("use --salvage"), "{said}");
+    let said = log("recover", &[&at, salvage], 0).0;
+    assert!(said.contains("the log is damaged at") && said.contains("the rest is lost"), "{said}");
+    assert!(log("recover", &[&at], 0).0.contains("the backing has everything"));
+    made();
+    let report = log("recover", &[&at, salvage, json], 0).0;
+    let report: serde_json::Value = serde_json::from_str(&report).expect("JSON");
+    assert!(report["salvaged"].as_str().is_some_and(|s| s.contains("damaged")), "{report}");
 }
 
 /// The image of a drive is a drive: `create` does not write over it, and its power is cut.

@@ -4,6 +4,7 @@
 //! 1. A [`Field`] is complete: whoever shows it needs no table of names.
 //! 2. What is not known at the moment is shown as such ([`Value::Unknown`]), never as 0.
 
+use crate::Caps;
 use std::borrow::Cow;
 use std::fmt;
 
@@ -228,6 +229,15 @@ impl Line {
     /// A line of text.
     pub fn new(label: impl Into<Cow<'static, str>>, text: impl Into<String>) -> Line {
         Line { label: label.into(), text: text.into(), bar: None, dim: false }
+    }
+
+    /// What a box promises of acknowledged writes.
+    pub fn promises(caps: &Caps) -> Line {
+        let words = match caps.ack.survives() {
+            true => "what it acknowledges survives a power loss",
+            false => "what it acknowledges may be lost with the power until it is flushed",
+        };
+        Line::new("promises", words)
     }
 
     /// The same, of what is not there.

@@ -193,11 +193,7 @@ pub trait LiveBox: PowerCycle + Clone + 'static {
 
     /// The same in lines.
     fn status_lines(&self) -> Vec<Line> {
-        let words = match self.promises().ack.survives() {
-            true => "what it acknowledges survives a power loss",
-            false => "what it acknowledges may be lost with the power until it is flushed",
-        };
-        vec![Line::new("promises", words)]
+        vec![Line::promises(&self.promises())]
     }
 
     /// What it has done, and what is in it: everything from one look at the box.

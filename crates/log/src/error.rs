@@ -16,17 +16,25 @@ pub struct Damage {
     pub place: Option<(String, u64)>,
 }
 
+impl Damage {
+    /// What is damaged and where, without what to do.
+    #[must_use]
+    pub fn found(&self) -> String {
+        let place = match &self.place {
+            Some((device, offset)) => format!(" ({device}, byte {offset})"),
+            None => " (no device has these bytes)".to_string(),
+        };
+        let below = match self.watermark > self.lsn {
+            true => format!(", below {} up to which it was acknowledged", self.watermark),
+            false => String::new(),
+        };
+        format!("the log is damaged at {}{place}{below}", self.lsn)
+    }
+}
+
 impl fmt::Display for Damage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the log is damaged at {}", self.lsn)?;
-        match &self.place {
-            Some((device, offset)) => write!(f, " ({device}, byte {offset})")?,
-            None => write!(f, " (no device has these bytes)")?,
-        }
-        if self.watermark > self.lsn {
-            write!(f, ", below {} up to which it was acknowledged", self.watermark)?;
-        }
-        write!(f, ": open it with `salvage` to keep what is before")
+        write!(f, "{}: open it with `salvage` to keep what is before", self.found())
     }
 }
 
@@ -175,6 +183,38 @@ pub enum OpenError {
         /// What to do, if the log can do without the device.
         or: &'static str,
     },
+    /// A device of a log with copies is of no use.
+    #[error("{0}; or open the log without it, with `degraded`")]
+    OfNoUse(Box<OpenError>),
+}
+
+impl OpenError {
+    /// The device that is of no use, if it is this one alone.
+    pub(crate) fn of_one_device(&self) -> Option<&str> {
+        match self {
+            OpenError::NoLog(device)
+            | OpenError::Superblock(device)
+            | OpenError::Blocks { device, .. }
+            | OpenError::TooSmall { device, .. }
+            | OpenError::Newer { device, .. }
+            | OpenError::Older { device, .. }
+            | OpenError::Io { device, .. } => Some(device),
+            _ => None,
+        }
+    }
+
+    /// The same error of a device that the log can do without.
+    pub(crate) fn or_degraded(self) -> OpenError {
+        match self {
+            OpenError::Io { device, error, .. } => {
+                let or = ": open the log with `degraded` to go on without this device";
+                OpenError::Io { device, error, or }
+            }
+            // It says so already.
+            OpenError::Older { .. } => self,
+            error => OpenError::OfNoUse(Box::new(error)),
+        }
+    }
 }
 
 /// Why an operation of an open log failed.

@@ -45,30 +45,28 @@ impl<D> Candidate<D> {
     }
 }
 
-/// Opens a log, up to and with its new epoch. If it has copies and `degraded` allows that, it is
-/// opened without a device that fails meanwhile.
+/// Opens a log, up to and with its new epoch. If it has copies, it is opened without a device that is
+/// of no use or fails meanwhile: if that one is lost to it already, or `degraded` allows that.
 pub(crate) async fn open<D: BlockDevice + Clone + 'static>(
     rt: &Rt,
     devices: Vec<LogDevice<D>>,
     options: &OpenOptions,
 ) -> Result<Opened<D>, OpenError> {
-    let (device, error) = match open_all(rt, devices.clone(), options).await {
+    let error = match open_all(rt, devices.clone(), options).await {
         // That is no failure of one device.
         Err(e @ OpenError::Io { error: IoError::PowerLost, .. }) => return Err(e),
-        Err(OpenError::Io { device, error, .. }) => (device, error),
+        Err(error) => error,
         opened => return opened,
     };
+    let Some(device) = error.of_one_device() else { return Err(error) };
     let others: Vec<_> = devices.into_iter().filter(|d| d.name != device).collect();
     if !have_copies(&others).await {
-        return Err(OpenError::Io { device, error, or: "" });
-    }
-    if !options.degraded {
-        let or = ": open the log with `degraded` to go on without this device";
-        return Err(OpenError::Io { device, error, or });
+        return Err(error);
     }
     match open_all(rt, others, options).await {
-        // Another one is lost already: the first one is needed.
-        Err(OpenError::Missing { .. }) => Err(OpenError::Io { device, error, or: "" }),
+        // It is needed: `degraded` does not allow to go on without it, or another one is lost.
+        Err(OpenError::Missing { .. }) if options.degraded => Err(error),
+        Err(OpenError::Missing { .. }) => Err(OpenError::or_degraded(error)),
         opened => opened,
     }
 }

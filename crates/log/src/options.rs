@@ -108,8 +108,9 @@ pub struct OpenOptions {
     pub read_only: bool,
     /// Whether to open a damaged log with what is before the damage. What is behind it is lost.
     pub salvage: bool,
-    /// Whether to open a log with copies if one device is missing, or fails during the opening.
-    /// That device is lost to the log. With `read_only` it is so once the checkpoint moves.
+    /// Whether to open a log with copies if one device is missing, is of no use (blank, shortened,
+    /// damaged, an older copy), or fails during the opening. That device is lost to the log, and the
+    /// log is opened without it from then on. With `read_only` it is lost once the checkpoint moves.
     pub degraded: bool,
 }
 

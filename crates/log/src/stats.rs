@@ -99,6 +99,33 @@ pub struct LogStats {
     pub devices: Vec<DeviceStats>,
 }
 
+impl LogStats {
+    /// The devices that take no part, and why, each in some words.
+    #[must_use]
+    pub fn absent(&self) -> Vec<String> {
+        let said = |d: &DeviceStats| {
+            let why = match d.health {
+                DeviceHealth::Present => return None,
+                DeviceHealth::Left => "does not answer",
+                DeviceHealth::Failed => "is lost",
+            };
+            Some(match d.name.as_str() {
+                "" => format!("device {} {why}", d.index),
+                name => format!("device {} ({name}) {why}", d.index),
+            })
+        };
+        self.devices.iter().filter_map(said).collect()
+    }
+
+    /// What has to be said if devices take no part, in a line.
+    #[must_use]
+    pub fn without(&self) -> Option<String> {
+        let absent = self.absent();
+        let fewer = if self.degraded { ", and records have fewer copies" } else { "" };
+        (!absent.is_empty()).then(|| absent.join(", ") + fewer)
+    }
+}
+
 impl<D: BlockDevice + Clone + 'static> Core<D> {
     pub(crate) fn stats(&self) -> LogStats {
         let (works, state) = (self.works(), self.state.borrow());

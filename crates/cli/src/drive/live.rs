@@ -145,8 +145,7 @@ fn try_run(
             let_run(runtime, drive, Some(path), arguments, build).map_err(failed)
         }
         Source::Log(path) => {
-            let opened =
-                members::volume(&mut runtime, path, arguments.salvage, arguments.opening());
+            let opened = members::volume(&mut runtime, path, arguments.opening());
             let (volume, members) = opened.map_err(usage)?;
             let code = let_run(runtime, volume, Some(path), arguments, build).map_err(failed)?;
             members.shut().map_err(failed)?;

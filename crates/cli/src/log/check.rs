@@ -41,6 +41,8 @@ struct Report {
     record_bytes: u64,
     /// What is damaged, if anything is: then this is what is before it.
     damage: Option<String>,
+    /// Which devices take no part, if some do not: what was checked is on the others.
+    without: Option<String>,
 }
 
 /// Runs the command; returns the exit code.
@@ -61,7 +63,11 @@ pub fn check(arguments: &CheckArguments) -> u8 {
             report.record_bytes,
             report.first,
             report.end,
-            if report.damage.is_some() { "what is before the damage" } else { "all is well" }
+            match (&report.damage, &report.without) {
+                (Some(_), _) => "what is before the damage",
+                (None, Some(without)) => without,
+                (None, None) => "all is well",
+            }
         ),
     };
     match (out::bytes((text + "\n").as_bytes()), report.damage) {
@@ -106,10 +112,12 @@ fn examine(path: &Path, salvage: bool) -> Result<Report, (String, u8)> {
         while let Some(record) = records.next().await.map_err(failed)? {
             (count, bytes) = (count + 1, bytes + record.bytes.len() as u64);
         }
-        Ok((log.first().0, log.end().0, count, bytes, damage.map(|d| d.to_string())))
+        let without = log.stats().without();
+        Ok((log.first().0, log.end().0, count, bytes, damage.map(|d| d.found()), without))
     };
     let read = runtime.block_on(read);
     let read = read.map_err(|e| (format!("the devices do not answer: {e}"), out::FAILED))?;
-    let (first, end, records, record_bytes, damage) = read?;
-    Ok(Report { log: path.display().to_string(), first, end, records, record_bytes, damage })
+    let (first, end, records, record_bytes, damage, without) = read?;
+    let log = path.display().to_string();
+    Ok(Report { log, first, end, records, record_bytes, damage, without })
 }

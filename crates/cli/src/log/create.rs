@@ -129,7 +129,7 @@ fn try_create(arguments: &CreateArguments) -> Result<Report, (String, u8)> {
         let make = async move {
             match description.backing {
                 Some(_) => {
-                    let volume = devices.volume(&rt, &description, false, false).map_err(usage)?;
+                    let volume = devices.volume(&rt, &description, false).map_err(usage)?;
                     volume.format(&options).await.map_err(|e| usage(in_words(e)))
                 }
                 None => {

@@ -7,7 +7,7 @@ use clap::Args;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use tantalum_device::{LiveBox, PowerCycle, StartError};
-use tantalum_log::{Log, Lsn, OpenOptions};
+use tantalum_log::{Log, Lsn, OpenError, OpenOptions, VolumeError};
 use tantalum_nand::Opening;
 use tantalum_rt::Nanos;
 
@@ -30,7 +30,7 @@ pub struct RecoverArguments {
     #[arg(long)]
     salvage: bool,
     /// Open a log with two copies although a device is of no use, or is not there: that device is
-    /// lost to it
+    /// lost to it, and the log can be served without it
     #[arg(long)]
     degraded: bool,
     /// Print JSON (docs/json.md)
@@ -48,6 +48,10 @@ struct Report {
     end: Option<u64>,
     /// Of one with a backing: so many changes were only in the log, and are in the backing now.
     replayed: Option<u64>,
+    /// It was damaged here, and what was behind is lost (--salvage).
+    salvaged: Option<String>,
+    /// What else has to be said: devices that are lost.
+    notes: Vec<String>,
 }
 
 /// How often it is asked whether the backing has everything.
@@ -57,43 +61,39 @@ const LOOK: Nanos = Nanos::from_millis(20);
 pub fn recover(arguments: &RecoverArguments) -> u8 {
     match try_recover(&arguments.description, arguments.salvage, arguments.degraded) {
         Ok(report) if arguments.json => out::json(&report),
-        Ok(report) => out::bytes(said(&report).as_bytes()),
+        Ok(report) => {
+            for note in &report.notes {
+                out::note(format_args!(
+                    "{note}; `tantalum log replace` puts a new device in its place"
+                ));
+            }
+            out::bytes(said(&report).as_bytes())
+        }
         Err((why, code)) => out::error(why, code),
     }
 }
 
-fn said(Report { log, first, end, replayed }: &Report) -> String {
-    match (replayed, first, end) {
-        (Some(1), ..) => {
-            format!("{log}: 1 change was only in the log; the backing has everything\n")
-        }
-        (Some(n), ..) => {
-            format!("{log}: {n} changes were only in the log; the backing has everything\n")
-        }
+fn said(report: &Report) -> String {
+    let Report { log, first, end, replayed, salvaged, .. } = report;
+    let what = match (replayed, first, end) {
+        (Some(1), ..) => "1 change was only in the log; the backing has everything".to_string(),
+        (Some(n), ..) => format!("{n} changes were only in the log; the backing has everything"),
         (None, Some(first), Some(end)) => {
-            format!("{log}: the log is whole, from {} to {}\n", Lsn(*first), Lsn(*end))
+            let is = if salvaged.is_some() { "salvaged" } else { "whole" };
+            format!("the log is {is}, from {} to {}", Lsn(*first), Lsn(*end))
         }
-        _ => format!("{log}: the log is whole\n"),
+        _ => "the log is whole".to_string(),
+    };
+    match salvaged {
+        Some(damage) => format!("{log}: {damage}: the rest is lost; {what}\n"),
+        None => format!("{log}: {what}\n"),
     }
 }
 
 fn try_recover(path: &Path, salvage: bool, degraded: bool) -> Result<Report, (String, u8)> {
     let usage = |why| (why, out::USAGE);
     let failed = |why: String| (why, out::FAILED);
-    let mut description = Description::lasting(path).map_err(usage)?;
-    if degraded {
-        description.devices.retain(|device| {
-            let is_there = device.exists();
-            if !is_there {
-                let (log, device) = (path.display(), device.display());
-                out::note(format_args!(
-                    "{device} is not there: what it holds does not count any more; `tantalum log \
-                     replace {log} --lost {device} --with NEW` puts a new device in its place"
-                ));
-            }
-            is_there
-        });
-    }
+    let description = Description::lasting(path).map_err(usage)?;
     let mut runtime = runtime().map_err(usage)?;
     let rt = runtime.handle();
     let devices = Devices::open(&rt, &description, Opening::default()).map_err(usage)?;
@@ -102,21 +102,38 @@ fn try_recover(path: &Path, salvage: bool, degraded: bool) -> Result<Report, (St
     let work = async move {
         if description.backing.is_none() {
             members.power_on().await.map_err(failed)?;
-            let options = OpenOptions { salvage, degraded, ..description.open_options() };
-            let opened = Log::open(&rt, devices.of_log(), options).await;
+            let open = |salvage| {
+                let options = OpenOptions { salvage, degraded, ..description.open_options() };
+                Log::open(&rt, devices.of_log(), options)
+            };
+            let (opened, salvaged) = match open(false).await {
+                Err(OpenError::Damaged(d)) if salvage => (open(true).await, Some(d.found())),
+                opened => (opened, None),
+            };
             let log = opened.map_err(|e| (in_words(&e), code(&e)))?;
+            let notes = log.stats().without().into_iter().collect();
             let (first, end) = (log.first(), log.end());
             log.close().await.map_err(|e| failed(in_words(e)))?;
             members.end().await.map_err(failed)?;
             let (first, end) = (Some(first.0), Some(end.0));
-            return Ok(Report { log: log_name, first, end, replayed: None });
+            return Ok(Report { log: log_name, first, end, replayed: None, salvaged, notes });
         }
-        let volume = devices.volume(&rt, &description, salvage, degraded).map_err(usage)?;
-        match volume.bring_up(false).await {
-            Ok(_) => {}
-            Err(StartError::Failed(why)) => return Err(failed(in_words(why))),
-            Err(_) => return Err(failed("the volume does not start".to_string())),
+        let volume = devices.volume(&rt, &description, degraded).map_err(usage)?;
+        let mut started = volume.bring_up(false).await;
+        let salvaged = match volume.start_failure() {
+            Some(VolumeError::Open(OpenError::Damaged(d))) if salvage => Some(d.found()),
+            _ => None,
+        };
+        if salvaged.is_some() {
+            started = volume.bring_up(true).await;
         }
+        match (started, volume.start_failure()) {
+            (Ok(_), _) => {}
+            (_, Some(VolumeError::Open(e))) => return Err((in_words(&e), code(&e))),
+            (Err(StartError::Failed(why)), _) => return Err(failed(in_words(why))),
+            (Err(_), _) => return Err(failed("the volume does not start".to_string())),
+        }
+        let notes = volume.log_stats().and_then(|log| log.without()).into_iter().collect();
         let replayed = volume.stats().map_or(0, |s| s.replayed);
         while volume.stats().is_some_and(|s| s.memory > 0) {
             if let Some(why) = volume.stopped() {
@@ -128,7 +145,7 @@ fn try_recover(path: &Path, salvage: bool, degraded: bool) -> Result<Report, (St
         volume.off().await;
         members.shut().map_err(failed)?;
         let replayed = Some(replayed);
-        Ok(Report { log: log_name, first: None, end: None, replayed })
+        Ok(Report { log: log_name, first: None, end: None, replayed, salvaged, notes })
     };
     runtime.block_on(work).map_err(|e| failed(format!("the devices do not answer: {e}")))?
 }

@@ -89,6 +89,7 @@ fn try_replace(arguments: &ReplaceArguments) -> Result<Report, (String, u8)> {
     let whole = |path: &PathBuf| std::path::absolute(path).unwrap_or_else(|_| path.clone());
     let before = Description::lasting(path).map_err(usage)?;
     let (lost, new) = (whole(&arguments.lost), whole(&arguments.new));
+    let new_name = new.display().to_string();
     let Some((description, index)) = replaced(&before, &lost, new) else {
         let known: Vec<String> = before.paths().map(|path| path.display().to_string()).collect();
         return Err(usage(format!(
@@ -98,8 +99,8 @@ fn try_replace(arguments: &ReplaceArguments) -> Result<Report, (String, u8)> {
         )));
     };
     if before.copies < 2 {
-        let why = "the log has one copy of each record, and what a lost device had is gone: use \
-                   `tantalum log recover --salvage`";
+        let why = "the log has one copy of each record, and what a lost device had is gone: create \
+                   the log anew, with --copies 2 for the next time";
         return Err(usage(why.to_string()));
     }
     let text = description.text().map_err(usage)?;
@@ -111,7 +112,9 @@ fn try_replace(arguments: &ReplaceArguments) -> Result<Report, (String, u8)> {
     let work = async move {
         members.power_on().await.map_err(failed)?;
         let mut devices = opened.of_log();
-        let new = devices.remove(index);
+        let at = devices.iter().position(|device| device.name == new_name);
+        let at = at.ok_or_else(|| usage(format!("{new_name}: name a device that is there")))?;
+        let new = devices.remove(at);
         let options = OpenOptions { degraded: true, ..before.open_options() };
         let opened = Log::open(&rt, devices, options).await;
         let log = opened.map_err(|e| (in_words(&e), code(&e)))?;

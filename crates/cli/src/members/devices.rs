@@ -8,6 +8,7 @@ use super::member::{Member, MemberLink};
 use super::{disk, in_words, model};
 use crate::fault;
 use crate::members::Description;
+use crate::out;
 use rustix::fs::{major, minor};
 use std::cell::{Cell, RefCell};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -73,11 +74,13 @@ pub fn open_all<'a>(
 }
 
 impl Devices {
-    /// Opens the devices of a description, as [`open_all`] says. Drives have no power yet.
+    /// Opens the devices of a description, as [`open_all`] says. Drives have no power yet. Devices of a
+    /// log with copies that are not there are told and left out: the log says whether it needs them.
     ///
     /// # Errors
     /// Which device cannot be used, why, and what to do, in a line.
     pub fn open(rt: &Rt, of: &Description, opening: Opening) -> Result<Devices, String> {
+        let of = &there(of);
         let mut opened = open_all(rt, of.paths(), opening)?;
         let backing = of.backing.as_ref().and_then(|_| opened.pop()).map(|(_, member)| member);
         let archive = of.archive.as_ref().and_then(|_| opened.pop());
@@ -103,18 +106,35 @@ impl Devices {
         self,
         rt: &Rt,
         of: &Description,
-        salvage: bool,
         degraded: bool,
     ) -> Result<LogVolume<Member, Member>, String> {
         let (Some(backing), Some(path)) = (self.backing, &of.backing) else {
             return Err("the log has no backing, and so no volume: create one with --backing PATH"
                 .to_string());
         };
-        let log = OpenOptions { salvage, degraded, ..of.open_options() };
+        let log = OpenOptions { degraded, ..of.open_options() };
         let backing_name = path.display().to_string();
         let options = VolumeOptions { backing_name, log, ..VolumeOptions::default() };
         LogVolume::new(rt, self.array, self.archive, backing, options).map_err(in_words)
     }
+}
+
+/// The description without the devices of a log with copies that are not there.
+#[allow(clippy::disallowed_methods, reason = "the edge: the files that the user names")]
+fn there(of: &Description) -> Description {
+    let mut of = of.clone();
+    let is_there = |device: &PathBuf| {
+        let is = model::is_model(device) || device.symlink_metadata().is_ok();
+        if !is {
+            out::note(format_args!("{} is not there", device.display()));
+        }
+        is
+    };
+    if of.copies > 1 {
+        of.devices.retain(is_there);
+        of.archive = of.archive.take().filter(is_there);
+    }
+    of
 }
 
 /// The members of a log, for their power.

@@ -8,9 +8,18 @@ const WORDS: [(&str, &str); 7] = [
     ("create the log with `force`", "create it with --force"),
     ("format it with `force`", "create it with --force"),
     ("open it with `salvage`", "use --salvage"),
-    ("open the log without it, with `degraded`", "use --degraded to go on without it"),
-    ("open the log with `degraded`", "use --degraded"),
-    ("with `degraded` if", "with --degraded if"),
+    (
+        "open the log without it, with `degraded`",
+        "`tantalum log recover --degraded` goes on without it",
+    ),
+    (
+        "open the log with `degraded` to go on without this device",
+        "`tantalum log recover --degraded` goes on without it",
+    ),
+    (
+        "open it again, with `degraded` if",
+        "open it again, with `tantalum log recover --degraded` if",
+    ),
     ("open the log without hedging", "set `hedging = false` in the log's description"),
 ];
 

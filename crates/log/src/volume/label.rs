@@ -106,6 +106,16 @@ impl Label {
         })
     }
 
+    /// Writes it as the first one of its volume: what an earlier volume left in the other slot does not
+    /// count any more.
+    pub async fn write_first<B: BlockDevice>(&self, backing: &B) -> Result<(), IoError> {
+        let slot = slot_blocks(self.block);
+        let other = self.blocks + (self.generation + 1) % 2 * slot;
+        let zeros = vec![0; (slot * u64::from(self.block)) as usize];
+        backing.write(Block(other), Data::Bytes(&zeros), Durability::Fua).await?;
+        self.write(backing).await
+    }
+
     /// Writes it to its slot. It is durable when this returns.
     pub async fn write<B: BlockDevice>(&self, backing: &B) -> Result<(), IoError> {
         let at = self.blocks + self.generation % 2 * slot_blocks(self.block);

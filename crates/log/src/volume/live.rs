@@ -31,12 +31,21 @@ impl<L: PowerCycle + 'static, B: PowerCycle + 'static> LiveBox for LogVolume<L, 
             (salvage, self.start_failure())
         {
             started = self.bring_on(true).await;
-            lost.push(format!("salvaged what is before this, the rest is lost: {damage}"));
+            lost.push(format!("{}: what is before was salvaged, the rest is lost", damage.found()));
         }
+        lost.extend(self.log_stats().and_then(|log| log.without()));
         started.map(|()| lost).map_err(|e| match e {
             IoError::PowerLost => StartError::CutAgain,
             e => StartError::Failed(LiveBox::failure(self).unwrap_or(e.to_string())),
         })
+    }
+
+    /// What it promises, and the devices that take no part in it.
+    fn status_lines(&self) -> Vec<Line> {
+        let mut lines = vec![Line::promises(&self.caps())];
+        let without = self.log_stats().and_then(|log| log.without());
+        lines.extend(without.map(|without| Line::new("devices", without)));
+        lines
     }
 
     fn failure(&self) -> Option<String> {
@@ -57,7 +66,8 @@ impl<L: PowerCycle + 'static, B: PowerCycle + 'static> LiveBox for LogVolume<L, 
         let (Some(stats), Some(log)) = (self.stats(), self.log_stats()) else {
             return Shown { fields: Vec::new(), lines: Vec::new(), panels: Vec::new() };
         };
-        let present = log.end.since(log.first);
+        let (present, absent) = (log.end.since(log.first), log.absent());
+        let count = |all: &[String]| all.len() as u64;
         let field = |name, unit, value: u64, help| Field::new(name, unit, value, help);
         let fields = vec![
             field("memory.bytes", Unit::Bytes, stats.memory, "changes that are not destaged")
@@ -68,6 +78,18 @@ impl<L: PowerCycle + 'static, B: PowerCycle + 'static> LiveBox for LogVolume<L, 
                 .gauge("log_bytes"),
             field("log.groups", Unit::Count, log.groups, "groups written to the log")
                 .counter("log_groups"),
+            field("log.devices_absent", Unit::Count, count(&absent), "devices that take no part")
+                .gauge("log_devices_absent"),
+            field("log.degraded", Unit::Count, log.degraded.into(), "1: fewer copies than wanted")
+                .gauge("log_degraded"),
+            field("log.hedges", Unit::Count, log.hedges, "slow writes that were written again")
+                .counter("log_hedges"),
+            field("log.hedges_won", Unit::Count, log.hedges_won, "of these, ended first")
+                .counter("log_hedges_won"),
+            field("log.stalls", Unit::Count, log.stalls, "writes that took longer than the bound")
+                .counter("log_stalls"),
+            field("log.archive_gaps", Unit::Count, log.archive_gaps, "pieces the archive lacks")
+                .counter("log_archive_gaps"),
             field("changes", Unit::Count, stats.changes, "changes that the log took")
                 .counter("changes"),
             field("destage.rounds", Unit::Count, stats.rounds, "times that changes were destaged")
@@ -82,6 +104,10 @@ impl<L: PowerCycle + 'static, B: PowerCycle + 'static> LiveBox for LogVolume<L, 
                 format!("{} of {} used", bytes_in_words(stats.memory), bytes_in_words(memory)),
             ),
             Line::new("log", format!("{} since its checkpoint", bytes_in_words(present))),
+            Line::new(
+                "devices",
+                log.without().unwrap_or(format!("{}, all take part", log.devices.len())),
+            ),
             Line::new(
                 "destaged",
                 format!("{} in {} rounds", bytes_in_words(stats.written_bytes), stats.rounds),

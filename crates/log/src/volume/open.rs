@@ -107,7 +107,7 @@ pub(crate) async fn format<L: BlockDevice + Clone + 'static, B: BlockDevice>(
         block: caps.block_size,
         blocks: caps.blocks,
     };
-    label.write(&backing).await.map_err(failed)?;
+    label.write_first(&backing).await.map_err(failed)?;
     Ok(log.close().await?)
 }
 

@@ -1,7 +1,7 @@
 //! A log with two copies that is opened without a device that is missing or fails.
 
 use crate::running::{Device, commit_many, count, make, named, options, run};
-use tantalum_device::{CommandKind, PowerCycle};
+use tantalum_device::{Block, BlockDevice, CommandKind, Data, DataMut, Durability, PowerCycle};
 use tantalum_log::{Log, Lsn, OpenError, OpenOptions};
 use tantalum_rt::{Nanos, Rt};
 
@@ -149,6 +149,104 @@ fn a_checkpoint_that_moves_without_a_device_is_newer_than_what_that_device_has()
             let log = Log::open(&rt, named(&devices), degraded()).await.unwrap();
             assert_eq!((log.first(), log.checkpoint_number()), (first, 7));
             assert!(log.stats().degraded, "the other device is lost");
+        });
+    }
+}
+
+/// What became of a device.
+#[derive(Clone, Copy, Debug)]
+enum Harm {
+    Blank,
+    /// Both superblocks are damaged.
+    Superblocks,
+    /// No state is whole.
+    States,
+    /// A copy of it that was made some openings earlier.
+    Older,
+}
+
+const BLOCK: usize = 512;
+
+async fn all_of(device: &Device) -> Vec<u8> {
+    let mut bytes = vec![0; 1024 * BLOCK];
+    device.inner.device().read(Block(0), DataMut::Bytes(&mut bytes)).await.unwrap();
+    bytes
+}
+
+async fn put(device: &Device, from: u64, bytes: &[u8]) {
+    let there = device.inner.device();
+    for (i, part) in bytes.chunks(BLOCK).enumerate() {
+        let at = Block(from + i as u64);
+        there.write(at, Data::Bytes(part), Durability::Normal).await.unwrap();
+    }
+    there.flush().await.unwrap();
+}
+
+/// Once only a device that was absent was done without, and one that holds nothing, or too little,
+/// was in the way of every opening.
+#[test]
+fn a_device_that_is_of_no_use_is_done_without() {
+    for (bad, harm) in (0..3).flat_map(|bad| {
+        [Harm::Blank, Harm::Superblocks, Harm::States, Harm::Older].map(|harm| (bad, harm))
+    }) {
+        run(async move |rt| {
+            let told = format!("device {bad}, {harm:?}");
+            let (devices, log) = make(&rt, 3, 2).await;
+            let earlier = all_of(&devices[bad]).await;
+            drop(log);
+            for _ in 0..2 {
+                let log = Log::open(&rt, named(&devices), options()).await.unwrap();
+                commit_many(&rt, &log, 2, 12).await.unwrap();
+                drop(log);
+            }
+            let log = Log::open(&rt, named(&devices), options()).await.unwrap();
+            let (first, end, records) = (log.first(), log.end(), count(&log).await);
+            drop(log);
+            let whole = all_of(&devices[bad]).await;
+            match harm {
+                Harm::Blank => put(&devices[bad], 0, &vec![0; 1024 * BLOCK]).await,
+                Harm::Older => put(&devices[bad], 0, &earlier).await,
+                Harm::Superblocks | Harm::States => {
+                    let begins: &[u8] = match harm {
+                        Harm::States => b"TNTLOGST",
+                        _ => b"TNTLOG1\0",
+                    };
+                    let all = whole.chunks(BLOCK).enumerate();
+                    let heads: Vec<_> =
+                        all.filter(|(_, block)| block.starts_with(begins)).collect();
+                    assert_eq!(heads.len(), 2, "{told}");
+                    for (i, block) in heads {
+                        let mut block = block.to_vec();
+                        block[12] ^= 1; // its checksum
+                        put(&devices[bad], i as u64, &block).await;
+                    }
+                }
+            }
+            let error = Log::open(&rt, named(&devices), options()).await.err();
+            let said = error.unwrap_or_else(|| panic!("{told}: it is needed")).to_string();
+            assert!(said.contains(&format!("device {bad}")), "{told}: {said}");
+            assert!(said.contains("with `degraded`"), "{told}: {said}");
+
+            let log = Log::open(&rt, named(&devices), degraded()).await;
+            let log = log.unwrap_or_else(|e| panic!("{told}: {e}"));
+            assert_eq!(
+                (log.first(), log.end(), count(&log).await),
+                (first, end, records),
+                "{told}"
+            );
+            assert!(log.stats().degraded, "{told}");
+            commit_many(&rt, &log, 2, 3).await.unwrap();
+            let (first, end, records) = (log.first(), log.end(), count(&log).await);
+            drop(log);
+            // It is lost to the log now: nobody has to say so again.
+            let log = Log::open(&rt, named(&devices), options()).await;
+            let log = log.unwrap_or_else(|e| panic!("{told}: {e}"));
+            assert_eq!(
+                (log.first(), log.end(), count(&log).await),
+                (first, end, records),
+                "{told}"
+            );
+            assert!(log.stats().degraded, "{told}");
         });
     }
 }

@@ -78,6 +78,29 @@ fn older_copies_of_backing_or_log_are_refused() {
     });
 }
 
+/// Once the other slot still had the label of the volume before, with a higher generation: that one
+/// counted, and the new volume never started.
+#[test]
+fn a_volume_is_made_anew_over_the_backing_of_an_older_one() {
+    with(7, |rt| async move {
+        let shape = Shape::volatile(2);
+        for starts in 0..4 {
+            let before = fresh(&rt, &shape).await;
+            for _ in 0..starts {
+                live(&before.volume(&rt, &shape), 1).await;
+            }
+            before.backing.power_on().await.unwrap();
+            let boxes = Boxes { backing: before.backing.clone(), ..Boxes::new(&rt, &shape) };
+            let volume = boxes.volume(&rt, &shape);
+            let why = volume.format(&shape.create()).await.unwrap_err();
+            assert!(matches!(why, VolumeError::NotBlank { .. }), "{why}");
+            volume.format(&CreateOptions { force: true, ..shape.create() }).await.unwrap();
+            live(&volume, 2).await;
+            live(&volume, 3).await;
+        }
+    });
+}
+
 #[test]
 fn a_torn_label_leaves_the_one_before() {
     with(7, |rt| async move {

@@ -155,8 +155,8 @@ impl<B: LiveBox, F: Front> Plug<B, F> {
         // It waits until the start is complete, so that no client is served by a drive whose start
         // fails later.
         let started = match self.start(self.salvage).await {
-            Ok(()) => self.settled().await,
-            failed => failed,
+            Ok(_) => self.settled().await,
+            Err(failed) => Err(failed),
         };
         if !self.stopping.get() {
             self.say_what_was_found(self.io.real_now() - began);
@@ -293,9 +293,9 @@ impl<B: LiveBox, F: Front> Plug<B, F> {
         };
         self.front.before_restore().await.map_err(RestoreError::FrontBefore)?;
         let on = self.io.real_now();
-        self.start(salvage || self.salvage).await?;
+        let mut notes = self.start(salvage || self.salvage).await?;
         let real_ready_ns = (self.io.real_now() - on).0;
-        let notes = self.front.after_restore().await.map_err(RestoreError::FrontAfter)?;
+        notes.extend(self.front.after_restore().await.map_err(RestoreError::FrontAfter)?);
         drop(turn);
         self.changed.notify_all();
         self.settled().await?;
@@ -317,14 +317,15 @@ impl<B: LiveBox, F: Front> Plug<B, F> {
         self.bare().resize(flash_bytes).await
     }
 
-    async fn start(&self, salvage: bool) -> Result<(), RestoreError> {
+    /// Starts the box; returns what has to be said about that, and says it.
+    async fn start(&self, salvage: bool) -> Result<Vec<String>, RestoreError> {
         // A task waits for the start: at time scale 0 its flash operations take no real time.
         let _announced = self.rt.outstanding("the start of the drive");
         self.started.set(self.rt.now());
         let notes = self.bare().bring_up(salvage).await?;
         self.readied.set(self.rt.now() - self.started.get());
         notes.iter().for_each(out::note);
-        Ok(())
+        Ok(notes)
     }
 
     /// Waits until the start is complete.
