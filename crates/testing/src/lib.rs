@@ -1,4 +1,5 @@
-//! What the tests of all crates share: a way to say what a test needs, and files that go away.
+//! What the tests of all crates share: a way to say what a test needs, files that go away, and what a
+//! device says of its holes.
 //!
 //! 1. A test that lacks something it needs is left out. It says so at once by its name, with the
 //!    reason and with what helps, on the real standard error: libtest does not capture that.
@@ -20,10 +21,12 @@
 mod copy;
 mod files;
 mod need;
+mod runs;
 
 pub use copy::CopyOfMount;
 pub use files::{Scratch, Spot};
 pub use need::{Missing, Need, script_of};
+pub use runs::runs;
 
 use std::collections::BTreeSet;
 use std::io::Write;

@@ -54,15 +54,12 @@ fn what_holds_nothing_is_told() {
         let device = volume.device();
         let all = device.caps().blocks;
         let told = async || {
-            let (mut at, mut runs) = (0, Vec::new());
-            while at < all {
+            tantalum_testing::runs(all, async |at| {
                 let rest = Blocks { start: Block(at), count: all - at };
                 let told = device.allocation(rest).await.unwrap();
-                runs.push((at, told.hole));
-                at += told.blocks;
-            }
-            runs.dedup_by_key(|(_, hole)| *hole);
-            runs
+                (told.blocks, told.hole)
+            })
+            .await
         };
         assert_eq!(told().await, [(0, true)]);
         // Pages of four blocks, some of them side by side.

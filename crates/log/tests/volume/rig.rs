@@ -161,6 +161,14 @@ impl Boxes {
         LogVolume::new(rt, array, archive, backing, shape.options()).unwrap()
     }
 
+    /// A new volume that has power.
+    pub async fn started(&self, rt: &Rt, shape: &Shape) -> Volume {
+        let volume = self.volume(rt, shape);
+        volume.format(&shape.create()).await.unwrap();
+        volume.power_on().await.unwrap();
+        volume
+    }
+
     /// Bytes written to the devices of the array.
     pub fn log_written(&self) -> u64 {
         self.array.iter().map(|d| d.bytes_written()).sum()

@@ -1,9 +1,17 @@
 //! A volume with power: what it keeps in memory, what it writes, and what fails.
 
-use crate::rig::{BLOCK, Boxes, Shape, read, with, write};
+use crate::rig::{BLOCK, Boxes, Shape, Volume, read, with, write};
 use tantalum_device::{Block, BlockDevice, Blocks, CommandKind, Faults, IoError, PowerCycle};
 use tantalum_log::LogVolume;
-use tantalum_rt::Nanos;
+use tantalum_rt::{Nanos, Rt};
+
+/// A new volume that has power. What is written stays in its memory for a second.
+async fn lingering(rt: &Rt, shape: Shape) -> (Boxes, Volume) {
+    let shape = Shape { linger: Nanos::from_secs(1), memory: 1 << 20, ..shape };
+    let boxes = Boxes::new(rt, &shape);
+    let volume = boxes.started(rt, &shape).await;
+    (boxes, volume)
+}
 
 #[test]
 fn what_is_written_again_is_destaged_once_and_side_by_side_in_one_write() {
@@ -13,11 +21,7 @@ fn what_is_written_again_is_destaged_once_and_side_by_side_in_one_write() {
 
 fn merges(shape: Shape) {
     with(9, |rt| async move {
-        let boxes = Boxes::new(&rt, &shape);
-        let shape = Shape { linger: Nanos::from_secs(1), memory: 1 << 20, ..shape };
-        let volume = boxes.volume(&rt, &shape);
-        volume.format(&shape.create()).await.unwrap();
-        volume.power_on().await.unwrap();
+        let (boxes, volume) = lingering(&rt, shape).await;
         let device = volume.device();
         for i in 0..30 {
             write(&device, i % 6, i as u8).await.unwrap();
@@ -39,23 +43,16 @@ fn merges(shape: Shape) {
 #[test]
 fn what_holds_nothing_is_told() {
     with(9, |rt| async move {
-        let shape = Shape { linger: Nanos::from_secs(1), memory: 1 << 20, ..Shape::volatile(2) };
-        let boxes = Boxes::new(&rt, &shape);
-        let volume = boxes.volume(&rt, &shape);
-        volume.format(&shape.create()).await.unwrap();
-        volume.power_on().await.unwrap();
+        let (_, volume) = lingering(&rt, Shape::volatile(2)).await;
         let device = volume.device();
         let all = device.caps().blocks;
         let told = async || {
-            let (mut at, mut runs) = (0, Vec::new());
-            while at < all {
+            tantalum_testing::runs(all, async |at| {
                 let rest = Blocks { start: Block(at), count: all - at };
                 let told = device.allocation(rest).await.unwrap();
-                runs.push((at, told.hole));
-                at += told.blocks;
-            }
-            runs.dedup_by_key(|(_, hole)| *hole);
-            runs
+                (told.blocks, told.hole)
+            })
+            .await
         };
         assert_eq!(told().await, [(0, true)]);
         write(&device, 5, 1).await.unwrap();
@@ -76,11 +73,7 @@ fn what_holds_nothing_is_told() {
 #[test]
 fn only_what_the_backing_holds_is_discarded_there() {
     with(9, |rt| async move {
-        let shape = Shape { linger: Nanos::from_secs(1), memory: 1 << 20, ..Shape::volatile(2) };
-        let boxes = Boxes::new(&rt, &shape);
-        let volume = boxes.volume(&rt, &shape);
-        volume.format(&shape.create()).await.unwrap();
-        volume.power_on().await.unwrap();
+        let (boxes, volume) = lingering(&rt, Shape::volatile(2)).await;
         let device = volume.device();
         let range = Blocks { start: Block(20), count: 10 };
         let mut writes = Vec::new();
@@ -106,9 +99,7 @@ fn memory_stays_within_its_bound_while_writes_wait() {
     with(9, |rt| async move {
         let shape = Shape::tight(1);
         let boxes = Boxes::new(&rt, &shape);
-        let volume = boxes.volume(&rt, &shape);
-        volume.format(&shape.create()).await.unwrap();
-        volume.power_on().await.unwrap();
+        let volume = boxes.started(&rt, &shape).await;
         let writers: Vec<_> = (0..8u64)
             .map(|w| {
                 let (volume, device, limit) = (volume.clone(), volume.device(), shape.memory);
@@ -173,9 +164,7 @@ fn a_start_with_less_memory_destages_what_does_not_fit() {
         let roomy = Shape { log_bytes: 256 << 10, ..Shape::volatile(2) };
         let shape = Shape { linger: long, memory: 1 << 20, ..roomy };
         let boxes = Boxes::new(&rt, &shape);
-        let volume = boxes.volume(&rt, &shape);
-        volume.format(&shape.create()).await.unwrap();
-        volume.power_on().await.unwrap();
+        let volume = boxes.started(&rt, &shape).await;
         for i in 0..40 {
             write(&volume.device(), i % 20, i as u8).await.unwrap();
         }
@@ -199,9 +188,7 @@ fn with_two_copies_a_volume_starts_without_a_device_of_its_log() {
     with(9, |rt| async move {
         let shape = Shape { copies: 2, ..Shape::volatile(2) };
         let boxes = Boxes::new(&rt, &shape);
-        let volume = boxes.volume(&rt, &shape);
-        volume.format(&shape.create()).await.unwrap();
-        volume.power_on().await.unwrap();
+        let volume = boxes.started(&rt, &shape).await;
         write(&volume.device(), 1, 7).await.unwrap();
         volume.cut();
         volume.off().await;

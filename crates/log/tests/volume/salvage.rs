@@ -27,9 +27,7 @@ fn a_damaged_log_is_salvaged_if_asked_and_not_before() {
         // Nothing is destaged: the log has it all.
         let shape = Shape { linger: Nanos::from_secs(100), ..Shape::volatile(1) };
         let boxes = Boxes::new(&rt, &shape);
-        let volume = boxes.volume(&rt, &shape);
-        volume.format(&shape.create()).await.unwrap();
-        volume.power_on().await.unwrap();
+        let volume = boxes.started(&rt, &shape).await;
         for block in 0..20 {
             write(&volume.device(), block, block as u8 + 1).await.unwrap();
         }
