@@ -179,6 +179,32 @@ fn a_disk_is_served_watched_and_cut() {
     assert_eq!(serving.stop().0, Some(0));
 }
 
+#[test]
+fn an_array_of_disks_is_served_watched_and_cut() {
+    let which = ["--disk", "4xdisk-15k", "--capacity", "1000000000"];
+    let (serving, nbd, control) = serve("array", &which);
+    // Chunks of 64 KiB on each: 3815 of them have at least a quarter.
+    assert_eq!(Nbd::connect(&nbd).expect("a server").size, 4 * 3815 * (64 << 10));
+    write_to(&nbd);
+    let stats = json("stats", &control);
+    described(&stats);
+    assert_eq!(
+        (&stats["cache"]["blocks"], &stats["interface_write_bytes"]),
+        (&(4 * 4096).into(), &(31 * 4096).into())
+    );
+    let (text, _) = ask("stats", &control, &[], 0);
+    assert!(text.contains("arms        ") && text.contains("of 16384 blocks"), "{text}");
+    let (text, _) = ask("top", &control, &["--once", "--interval", "0.1"], 0);
+    assert!(text.contains(" ON  4 disks 953.75 MiB  in memory"), "{text}");
+    let told = json("cut", &control)["lost_blocks_at_most"].as_u64().expect("a number");
+    let status = json("status", &control);
+    assert_eq!((&status["design"], &status["power"]), (&"4 disks".into(), &"off".into()));
+    ask("restore", &control, &[], 0);
+    let lost = lost(&nbd);
+    assert!(lost <= told, "{lost} are lost, {told} were told");
+    assert_eq!(serving.stop().0, Some(0));
+}
+
 /// A file with this many bytes of zeros, in a directory where direct I/O is more likely than in a
 /// temporary one.
 fn file(name: &str, bytes: u64) -> std::path::PathBuf {
@@ -397,6 +423,8 @@ fn invalid_arguments_are_refused() {
     refused(&["--ram", "0"], 2, "no drive has that size");
     refused(&["--disk", "disk-15"], 2, "disk-15k");
     refused(&["--disk", "durassd"], 2, "is an SSD");
+    refused(&["--disk", "4xdisk-15"], 2, "disk-15k");
+    refused(&["--disk", "4xdurassd"], 2, "is an SSD");
     refused(&[], 2, "--ram");
     refused(&["--file", "/nonexistent/file"], 2, "there is no");
     refused(&["--file", "/", "--buffered"], 2, "neither a regular file nor a block device");

@@ -70,7 +70,11 @@ fn memory_and_disks_take_a_file_system() {
     }
     let place = Place::new("boxes");
     let (dir, control) = (place.path("m"), place.path("control"));
-    for which in [&["--ram", "64MiB"][..], &["--disk", "disk-15k", "--capacity", "64MiB"]] {
+    for which in [
+        &["--ram", "64MiB"][..],
+        &["--disk", "disk-15k", "--capacity", "64MiB"],
+        &["--disk", "4xdisk-15k", "--capacity", "64MiB"],
+    ] {
         let more = [&dir, "--fs", "ext4", "--control", &control];
         let mounted = Mounted::new(&dir, &[which, &more].concat());
         survives(&mounted, &control);

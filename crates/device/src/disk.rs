@@ -15,6 +15,7 @@
 //! Not modelled: reading ahead, zones of different density, sectors that go bad.
 
 mod cache;
+mod live;
 mod model;
 mod queue;
 
@@ -23,9 +24,8 @@ pub use model::DiskModel;
 use crate::operations::{Operation, Operations};
 use crate::planted::planted;
 use crate::{
-    Ack, AfterCut, Allocation, AtomicError, Block, BlockDevice, Blocks, Bus, Caps, Data, DataMut,
-    Durability, Extent, Field, IoError, Line, Link, LiveBox, OwnedData, Panel, Payload, PowerCycle,
-    PowerState, Shown, Unit, unprotected_cut,
+    Ack, Allocation, AtomicError, Block, BlockDevice, Blocks, Bus, Caps, Data, DataMut, Durability,
+    Extent, IoError, Link, OwnedData, Payload, PowerCycle,
 };
 use queue::{Job, State};
 use rustc_hash::FxHashMap;
@@ -474,77 +474,5 @@ impl PowerCycle for Disk {
         domain.spawn_background("arm", arm(shared.clone(), life.clone()));
         *shared.life.borrow_mut() = Some((life, domain));
         Ok(())
-    }
-}
-
-impl Disk {
-    /// Blocks in the cache, and commands that wait for the arm.
-    fn backlog(&self) -> (u64, u64) {
-        self.shared.life.borrow().as_ref().map_or((0, 0), |(life, _)| {
-            let s = life.state.borrow();
-            (s.cache.len() as u64, s.queue.len() as u64)
-        })
-    }
-}
-
-impl LiveBox for Disk {
-    fn title(&self) -> String {
-        "disk".to_string()
-    }
-
-    fn power_state(&self) -> PowerState {
-        match (self.shared.life.borrow().is_some(), self.shared.starting.get()) {
-            (true, _) => PowerState::On,
-            (false, true) => PowerState::Starting,
-            (false, false) => PowerState::Off,
-        }
-    }
-
-    fn promises(&self) -> Caps {
-        self.shared.caps
-    }
-
-    fn watch_cut(&self) -> AfterCut {
-        let (cached, _) = self.backlog();
-        let bytes = cached * u64::from(self.shared.model.block_bytes);
-        Box::new(move || unprotected_cut(bytes.div_ceil(4096)))
-    }
-
-    fn shown(&self) -> Shown {
-        let (cached, queued) = self.backlog();
-        let model = &self.shared.model;
-        let room = if model.write_cache { model.cache_blocks() } else { 0 };
-        let (stored, all) = (self.shared.platter.borrow().len() as u64, model.blocks);
-        let written = self.bytes_written();
-        let fields = vec![
-            Field::new("cache.used", Unit::Count, cached, "blocks in the write cache")
-                .gauge("cache_used_blocks"),
-            Field::new("cache.blocks", Unit::Count, room, "blocks that the write cache can hold")
-                .gauge("cache_blocks"),
-            Field::new("queued", Unit::Count, queued, "commands that wait for the arm")
-                .gauge("queued_commands"),
-            Field::new("interface_write_bytes", Unit::Bytes, written, "bytes written by the host")
-                .counter("host_written_bytes"),
-            Field::new("stored_blocks", Unit::Count, stored, "blocks that hold something")
-                .gauge("stored_blocks"),
-        ];
-        let (cache, cache_bar) = match model.write_cache {
-            true => (
-                Line::new("cache", format!("{cached} of {room} blocks")),
-                Line::level("cache", cached, room, format_args!("of {room} blocks")),
-            ),
-            false => {
-                let off = Line::new("cache", "switched off");
-                (off.clone(), off.dim())
-            }
-        };
-        let lines = vec![cache, Line::new("arm", format!("{queued} commands wait for it"))];
-        let of = model.queue_depth;
-        let bars = vec![
-            cache_bar,
-            Line::level("queue", queued, of.into(), format_args!("of {of} commands")),
-            Line::level("stored", stored, all, format_args!("of {all} blocks")),
-        ];
-        Shown { fields, lines, panels: vec![Panel::new("inside", bars)] }
     }
 }

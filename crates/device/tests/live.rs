@@ -2,7 +2,7 @@
 
 use tantalum_device::{
     Ack, Block, BlockDevice, Blocks, Caps, Data, DataMut, Disk, DiskModel, Durability, IoError,
-    LiveBox, Payload, PowerCycle, PowerState, RamDevice, RamOptions, StartError, Value,
+    LiveBox, Payload, PowerCycle, PowerState, RaidBox, RamDevice, RamOptions, StartError, Value,
 };
 use tantalum_rt::{Nanos, Rt, Runtime};
 
@@ -35,6 +35,13 @@ fn disk() -> DiskModel {
         expiry_ms: 500,
         spin_up_ms: 3000,
     }
+}
+
+/// Two disks, striped, without power.
+fn array(rt: &Rt) -> RaidBox<Disk> {
+    let model = DiskModel { blocks: BLOCKS / 2, ..disk() };
+    let disk = |_| Disk::new(rt, &model, Payload::Stamps).expect("a disk");
+    RaidBox::new((0..2).map(disk).collect(), 4).expect("an array")
 }
 
 async fn put(device: &impl BlockDevice, at: u64, stamps: &[u64]) {
@@ -102,6 +109,14 @@ fn no_more_is_lost_than_was_told() {
         lose(disk).await
     });
     assert!(all.iter().any(|(missing, _)| *missing > 0), "{all:?}");
+
+    let all = each_seed(async |rt| {
+        let array = array(&rt);
+        assert_eq!(array.power_state(), PowerState::Off);
+        array.bring_up(false).await.expect("it starts");
+        lose(array).await
+    });
+    assert!(all.iter().any(|(missing, _)| *missing > 0), "{all:?}");
 }
 
 fn count(of: &impl LiveBox, name: &str) -> u64 {
@@ -133,6 +148,9 @@ fn memory_is_taken_for_what_is_there() {
         }
         fill_and_discard(&ram).await;
         fill_and_discard(&disk).await;
+        let array = array(&rt);
+        array.bring_up(false).await.expect("it starts");
+        fill_and_discard(&array).await;
 
         // 64 MiB of blocks, in fewer commands than the cache may have.
         let caps = Caps { blocks: 1 << 20, ..volatile() };
@@ -168,56 +186,101 @@ fn fields_follow_what_is_done() {
     done.expect("it ends");
 }
 
+/// An array shows what its disks have together, and which arm is busy.
+#[test]
+fn an_array_shows_the_sums_of_its_disks() {
+    let mut runtime = Runtime::virtual_time(1);
+    let rt = runtime.handle();
+    let done = runtime.block_on(async move {
+        let array = array(&rt);
+        array.bring_up(false).await.expect("it starts");
+        assert_eq!(array.title(), "2 disks");
+        assert_eq!(array.promises().blocks, BLOCKS);
+        let of_each = |name: &str| -> Vec<u64> {
+            array.members().iter().map(|disk| count(disk, name)).collect()
+        };
+        // Chunks of four blocks: blocks 0 to 3 and 8 to 9 are on the first disk.
+        put(&array.device(), 0, &[7; 10]).await;
+        assert_eq!(of_each("interface_write_bytes"), [6 * 4096, 4 * 4096]);
+        for name in ["interface_write_bytes", "cache.used", "cache.blocks", "stored_blocks"] {
+            assert_eq!(count(&array, name), of_each(name).iter().sum::<u64>(), "{name}");
+        }
+        let device = array.device();
+        let read = |at| {
+            let device = device.clone();
+            rt.spawn("a read", async move {
+                device.read(Block(at), DataMut::Stamps(&mut [0])).await.expect("read");
+            })
+        };
+        // All are on the second disk; one of them has its arm.
+        let reads = [44, 60, 76, 92].map(read);
+        rt.sleep(Nanos::from_micros(500)).await;
+        assert_eq!(of_each("queued")[0], 0);
+        assert!(count(&array, "queued") >= 2, "{:?}", of_each("queued"));
+        let lines = array.shown().lines;
+        let arms = lines.iter().find(|line| line.label == "arms").expect("a line");
+        let waiting = count(&array, "queued");
+        assert_eq!(arms.text, format!("0, {waiting} commands wait for them"));
+        for read in reads {
+            read.await.expect("it ends");
+        }
+        assert_eq!(count(&array, "queued"), 0);
+    });
+    done.expect("it ends");
+}
+
 /// A cut meets a box that starts.
 #[test]
 fn a_start_that_is_cut_is_told_apart() {
     let mut runtime = Runtime::virtual_time(1);
     let rt = runtime.handle();
-    let done = runtime.block_on(async move {
-        let disk = Disk::new(&rt, &disk(), Payload::Stamps).expect("a disk");
-        let starting = disk.clone();
+    async fn cut_a_start(rt: &Rt, of: impl LiveBox) {
+        let starting = of.clone();
         let started = rt.spawn("a start", async move { starting.bring_up(false).await });
         rt.sleep(Nanos::from_millis(1000)).await;
-        assert_eq!(disk.power_state(), PowerState::Starting);
-        disk.cut();
+        assert_eq!(of.power_state(), PowerState::Starting);
+        of.cut();
         assert_eq!(started.await, Ok(Err(StartError::CutAgain)));
         assert_eq!(
-            (disk.power_state(), disk.recovered().await),
+            (of.power_state(), of.recovered().await),
             (PowerState::Off, Err(StartError::CutAgain))
         );
+    }
+    let done = runtime.block_on(async move {
+        cut_a_start(&rt, Disk::new(&rt, &disk(), Payload::Stamps).expect("a disk")).await;
+        cut_a_start(&rt, array(&rt)).await;
     });
     done.expect("it ends");
 }
 
-/// What holds nothing, by runs of blocks that are alike.
+/// What holds nothing.
 async fn runs(device: &impl BlockDevice) -> Vec<(u64, bool)> {
-    let (mut at, mut runs) = (0, Vec::new());
-    while at < BLOCKS {
+    let told = async |at| {
         let rest = Blocks { start: Block(at), count: BLOCKS - at };
         let told = device.allocation(rest).await.expect("told");
-        runs.push((told.blocks, told.hole));
-        at += told.blocks;
-    }
-    runs
+        (told.blocks, told.hole)
+    };
+    tantalum_testing::runs(BLOCKS, told).await
 }
 
 /// Blank, then with data in a cache, behind it, and discarded.
 async fn holes(of: impl LiveBox) {
     of.power_on().await.expect("power");
     let device = of.device();
-    assert_eq!(runs(&device).await, [(BLOCKS, true)]);
+    assert_eq!(runs(&device).await, [(0, true)]);
     put(&device, 10, &[1; 20]).await;
     device.flush().await.expect("flushed");
     put(&device, 40, &[2; 5]).await;
-    let told = [(10, true), (20, false), (10, true), (5, false), (BLOCKS - 45, true)];
+    let told = [(0, true), (10, false), (30, true), (40, false), (45, true)];
     assert_eq!(runs(&device).await, told);
     device.discard(Blocks { start: Block(10), count: 30 }).await.expect("discarded");
     device.flush().await.expect("flushed");
-    assert_eq!(runs(&device).await, [(40, true), (5, false), (BLOCKS - 45, true)]);
+    assert_eq!(runs(&device).await, [(0, true), (40, false), (45, true)]);
     let beyond = Blocks { start: Block(BLOCKS), count: 1 };
     assert!(matches!(device.allocation(beyond).await, Err(IoError::Invalid(_))));
     of.cut();
-    assert_eq!(device.allocation(beyond).await, Err(IoError::PowerLost));
+    let first = Blocks { start: Block(0), count: 1 };
+    assert_eq!(device.allocation(first).await, Err(IoError::PowerLost));
 }
 
 #[test]
@@ -227,6 +290,7 @@ fn memory_and_disks_tell_what_holds_nothing() {
     let main = async move {
         holes(RamDevice::new(&rt, RamOptions::new(volatile()))).await;
         holes(Disk::new(&rt, &disk(), Payload::Stamps).expect("a disk")).await;
+        holes(array(&rt)).await;
     };
     runtime.block_on(main).expect("nothing stands still");
 }

@@ -30,7 +30,7 @@ use crate::{fault, members, out};
 use source::Source;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
-use tantalum_device::{Disk, LiveBox, Payload, PowerState, RamDevice, RamOptions, Stats};
+use tantalum_device::{Disk, LiveBox, Payload, PowerState, RaidBox, RamDevice, RamOptions, Stats};
 use tantalum_drive::{Drive, DriveImageError};
 use tantalum_export::control::{Clients, MAX_CLIENTS};
 use tantalum_nand::{ImageError, ImageFile};
@@ -170,6 +170,12 @@ fn try_run(
         Source::Disk(model) => {
             let disk = Disk::new(&rt, model, Payload::Bytes).map_err(usage)?;
             let_run(runtime, disk, None, arguments, build).map_err(failed)
+        }
+        Source::Disks(members, model, chunk) => {
+            let disks = (0..*members).map(|_| Disk::new(&rt, model, Payload::Bytes));
+            let disks = disks.collect::<Result<Vec<Disk>, String>>().map_err(usage)?;
+            let array = RaidBox::new(disks, *chunk).map_err(usage)?;
+            let_run(runtime, array, None, arguments, build).map_err(failed)
         }
         Source::File(path, settings, length) => {
             match host_file::open(&mut runtime, path, settings, *length)? {

@@ -37,6 +37,7 @@ Examples:
   tantalum drive mount disk.img /mnt/flash --fs xfs --fs-block 16KiB
   tantalum drive mount --design volatile --capacity 8GiB /mnt/flash --fs ext4 --time-scale 0
   tantalum drive mount disk.img /mnt/flash --files             files on the drive itself
+  tantalum drive mount --disk 4xdisk-15k --capacity 8GiB /mnt/disks --fs xfs   a RAID-0 of four disks
 
 When the drive is ready, the line \"ready: DIR\" is printed. --fs mounts a file system
 through a loop device with direct I/O, and makes one on a blank drive; it needs root.

@@ -29,6 +29,7 @@ Examples:
   tantalum drive serve disk.img --unix drive.sock
   tantalum drive serve --design volatile --capacity 8GiB --tcp 10809 --time-scale 0
   tantalum drive serve --ram 1GiB --unix ram.sock --control ram.control
+  tantalum drive serve --disk 4xdisk-15k --capacity 8GiB --unix raid.sock
   tantalum drive serve --file /dev/sdb --unix sdb.sock
   tantalum drive serve --file disk.raw --capacity 8GiB --unix raw.sock
   tantalum drive serve disk.img --tcp 192.0.2.1:10809 --tls /etc/pki/tantalum

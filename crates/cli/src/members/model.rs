@@ -110,10 +110,10 @@ pub fn build(rt: &Rt, path: &Path, place: usize) -> Result<AnyBox, String> {
 }
 
 /// KiB of a chunk of an array.
-const CHUNK_KIB: u64 = 64;
+pub const CHUNK_KIB: u64 = 64;
 
-/// An array of so many, and of what: `4xdisk-15k6`.
-fn array_of(name: &str) -> Option<(u32, &str)> {
+/// An array of so many, and of what: `4xdisk-15k6`. `None`: it is the name of one device.
+pub fn array_of(name: &str) -> Option<(u32, &str)> {
     let (members, of) = name.split_once('x')?;
     let members = members.parse().ok().filter(|n| (1..=64).contains(n))?;
     Some((members, of))

@@ -19,7 +19,8 @@ pub struct LiveArguments {
     /// designs`) or a TOML file
     #[arg(long, value_name = "DESIGN")]
     pub design: Option<String>,
-    /// A blank magnetic disk in memory instead of an image, of this model (a preset: disk-15k)
+    /// A blank magnetic disk in memory instead of an image, of this model (a preset: disk-15k), or
+    /// several as a RAID-0 (4xdisk-15k)
     #[arg(long, value_name = "MODEL")]
     pub disk: Option<String>,
     /// A RAM device of this size instead of an image; commands take no time, blocks have 4 KiB
@@ -39,8 +40,8 @@ pub struct LiveArguments {
     /// Which acknowledged writes to --ram survive a power cut [default: volatile]
     #[arg(long, value_enum)]
     pub ram_ack: Option<RamAck>,
-    /// The least capacity of --design, --disk or --file, for instance 8GiB [default: its own]. Only
-    /// written data takes memory; a new file is allocated as a whole
+    /// The least capacity of --design, --disk (of a RAID-0: of all together) or --file, for instance
+    /// 8GiB [default: its own]. Only written data takes memory; a new file is allocated as a whole
     #[arg(long, value_name = "SIZE", value_parser = crate::size::bytes, requires = "sized")]
     pub capacity: Option<u64>,
     /// Start the drive even if its emergency dump is not complete, or pages that the start reads

@@ -3,7 +3,7 @@
 use super::LiveArguments;
 use super::arguments::RamAck;
 use crate::drive::create;
-use crate::members::{is_cache, is_description};
+use crate::members::{CHUNK_KIB, array_of, is_cache, is_description};
 use std::path::{Path, PathBuf};
 use tantalum_device::{Ack, Caps, DiskModel, FileSettings, Payload};
 use tantalum_drive::Design;
@@ -26,6 +26,8 @@ pub enum Source {
     Ram(Caps),
     /// A blank magnetic disk in memory.
     Disk(DiskModel),
+    /// So many of them, striped in chunks of so many blocks.
+    Disks(u32, DiskModel, u64),
     /// A regular file or block device of the host. With a length it has at least so many bytes, and
     /// is created if it does not exist.
     File(PathBuf, FileSettings, Option<u64>),
@@ -67,7 +69,10 @@ impl Source {
             return Ok(Source::Ram(ram(bytes, arguments.ram_ack.unwrap_or(RamAck::Volatile))?));
         }
         if let Some(name) = &arguments.disk {
-            return Ok(Source::Disk(disk(name, arguments.capacity)?));
+            return match array_of(name) {
+                None => Ok(Source::Disk(disk(name, arguments.capacity)?)),
+                Some((members, of)) => disks(members, of, arguments.capacity),
+            };
         }
         if let Some(path) = &arguments.file {
             let LiveArguments { buffered, keep_room, capacity, .. } = *arguments;
@@ -127,4 +132,16 @@ fn disk(name: &str, capacity: Option<u64>) -> Result<DiskModel, String> {
     }
     model.check()?;
     Ok(model)
+}
+
+/// An array, of at least so many bytes together.
+fn disks(members: u32, of: &str, capacity: Option<u64>) -> Result<Source, String> {
+    let chunk = CHUNK_KIB << 10;
+    let each = |bytes: u64| {
+        let whole = bytes.div_ceil(members.into()).checked_next_multiple_of(chunk);
+        whole.ok_or("--capacity: no disk is so large")
+    };
+    let model = disk(of, capacity.map(each).transpose()?)?;
+    let blocks = chunk / u64::from(model.block_bytes);
+    Ok(Source::Disks(members, model, blocks))
 }
