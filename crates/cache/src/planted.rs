@@ -27,6 +27,8 @@ tantalum_device::defects! {
     RebuiltTakenForClean,
     /// With write-through a flush leaves out versions that were superseded while it went on.
     SupersededNotCleaned,
+    /// Pages that leave the memory of a volume's host enter whatever is done to them meanwhile.
+    ExitsUnclaimed,
     /// A descriptor vouches for batches that are in flight.
     VouchesInFlight,
 }

@@ -35,6 +35,7 @@ fn small() -> CacheBlueprint {
         second_chance: true,
         linger: Nanos::from_micros(400),
         loss: false,
+        on_exit: false,
     }
 }
 
@@ -42,6 +43,11 @@ fn small() -> CacheBlueprint {
 fn wide() -> CacheBlueprint {
     let (flash, slow) = (ram(480, 64).into(), ram(2048 + 96, 64).into());
     CacheBlueprint { flash, slow, page: 2048, ..small() }
+}
+
+/// Clean pages enter when the host tells that they have left its memory.
+fn on_exit() -> CacheBlueprint {
+    CacheBlueprint { on_exit: true, ..small() }
 }
 
 fn what(run: u64) -> Ingredients {
@@ -64,6 +70,22 @@ fn bare(cache: CacheBlueprint) -> AnyBlueprint {
     AnyBlueprint::BareCache(Box::new(BareCacheBlueprint { cache }))
 }
 
+/// What is done to it: a host tells a volume of exits if that is how clean pages enter, and discards
+/// more then.
+fn done_to(subject: &AnyBlueprint, run: u64) -> Ingredients {
+    let what = what(run);
+    match subject {
+        AnyBlueprint::Cache(cache) if cache.on_exit => Ingredients {
+            hosts: 4,
+            range: 48,
+            mix: Mix { discard: 4, ..what.mix },
+            exit: 8,
+            ..what
+        },
+        _ => what,
+    }
+}
+
 /// Explores runs of it, of each so many cuts.
 fn hunt(
     subject: &AnyBlueprint,
@@ -72,7 +94,7 @@ fn hunt(
     tally: &mut Tally,
 ) -> Option<(Scenario, Found)> {
     for run in 0..runs {
-        let scenario = what(run).scenario(subject.clone(), run).unwrap();
+        let scenario = done_to(subject, run).scenario(subject.clone(), run).unwrap();
         let mut dice = Stream::new(run, "points");
         let found = scenario.points(20).and_then(|points| {
             let count = points.len() as u64;
@@ -103,6 +125,25 @@ fn honest_caches_are_clean() {
     }
 }
 
+#[test]
+fn honest_volumes_that_are_told_of_exits_are_clean() {
+    for subject in [
+        on_exit(),
+        CacheBlueprint { on_exit: true, ..wide() },
+        CacheBlueprint { through: true, second_chance: false, ..on_exit() },
+        CacheBlueprint { through: true, loss: true, ..on_exit() },
+    ] {
+        is_clean(&volume(subject));
+    }
+}
+
+/// Exits of a cache as its program uses it are its own commands.
+#[test]
+fn a_cache_without_a_volume_is_told_of_no_exits() {
+    let refused = what(0).scenario(bare(on_exit()), 0).unwrap_err();
+    assert!(refused.contains("volume"), "{refused}");
+}
+
 fn is_clean(subject: &AnyBlueprint) {
     let mut tally = Tally::default();
     if let Some((scenario, found)) = hunt(subject, 3, 60, &mut tally) {
@@ -114,11 +155,12 @@ fn is_clean(subject: &AnyBlueprint) {
 
 /// Defects that show below a volume, and where. The others need what a volume does not do: evictions
 /// of what the cache has, closes, damage, or rings of many segments.
-const BELOW_A_VOLUME: [Defect; 4] = [
+const BELOW_A_VOLUME: [Defect; 5] = [
     Defect::FrontBeforeSlowFlush,
     Defect::SupersededDroppedEarly,
     Defect::NoSpareBatch,
     Defect::SupersededNotCleaned,
+    Defect::ExitsUnclaimed,
 ];
 
 #[test]
@@ -128,10 +170,13 @@ fn planted_defects_are_found_below_a_volume_and_repeated() {
     }
 }
 
-/// All but one, which takes two evictions of a page at once: those of a volume.
+/// All but those that only a volume shows: one takes two evictions of a page at once, and one a host
+/// that tells of exits.
 #[test]
 fn planted_defects_are_found_in_a_cache_and_repeated() {
-    for defect in Defect::ALL.iter().filter(|d| **d != Defect::SupersededNotCleaned) {
+    let of_volumes =
+        |d: &Defect| matches!(d, Defect::SupersededNotCleaned | Defect::ExitsUnclaimed);
+    for defect in Defect::ALL.iter().filter(|defect| !of_volumes(defect)) {
         is_found(*defect, &bare(shows(*defect)));
     }
 }
@@ -140,6 +185,7 @@ fn planted_defects_are_found_in_a_cache_and_repeated() {
 fn shows(defect: Defect) -> CacheBlueprint {
     match defect {
         Defect::SupersededNotCleaned => CacheBlueprint { through: true, loss: true, ..small() },
+        Defect::ExitsUnclaimed => on_exit(),
         Defect::ChecksumNotCompared | Defect::VouchesInFlight => wide(),
         _ => small(),
     }

@@ -20,6 +20,9 @@ pub enum Command {
     Discard(u64, u64),
     /// Reads.
     Read(u64, u64),
+    /// The host drops so many blocks from its memory as they came, and tells the device; with
+    /// `true` it gives their bytes along.
+    Exit(u64, u64, bool),
     /// Flushes.
     Flush,
     /// The host does nothing for so many µs.
@@ -39,7 +42,8 @@ impl Command {
             Command::Write(at, count)
             | Command::Fua(at, count)
             | Command::Discard(at, count)
-            | Command::Read(at, count) => Some(Blocks { start: Block(at), count }),
+            | Command::Read(at, count)
+            | Command::Exit(at, count, _) => Some(Blocks { start: Block(at), count }),
             _ => None,
         }
     }
@@ -63,6 +67,7 @@ impl Command {
             Command::Fua(at, _) => Command::Fua(at, count),
             Command::Discard(at, _) => Command::Discard(at, count),
             Command::Read(at, _) => Command::Read(at, count),
+            Command::Exit(at, _, bytes) => Command::Exit(at, count, bytes),
             Command::Group(at, _, step) => Command::Group(at, count, step),
             other => other,
         })
@@ -96,6 +101,8 @@ pub struct Ingredients {
     pub cycle: u64,
     /// Discards of all that is touched, relative to the others.
     pub wipe: u64,
+    /// Exits, relative to the others: half of them with bytes.
+    pub exit: u64,
     /// Blocks in a command, at most.
     pub max_blocks: u64,
     /// Extents of an atomic group, at most; at least two.
@@ -118,6 +125,7 @@ impl Default for Ingredients {
             pause_us: 2_000,
             cycle: 0,
             wipe: 0,
+            exit: 0,
             max_blocks: 6,
             max_extents: 8,
             range: 0,
@@ -132,9 +140,10 @@ impl Ingredients {
         (0..count).map(|_| self.command(dice, blocks)).collect()
     }
 
-    fn command(&self, dice: &mut Stream, blocks: u64) -> Command {
+    /// How often which kind comes, in the order of their numbers in [`Ingredients::command`].
+    pub(crate) fn weights(&self) -> [u64; 10] {
         let mix = &self.mix;
-        let weights = [
+        [
             mix.write,
             mix.fua,
             mix.discard,
@@ -144,7 +153,12 @@ impl Ingredients {
             self.cycle,
             mix.group,
             self.wipe,
-        ];
+            self.exit,
+        ]
+    }
+
+    fn command(&self, dice: &mut Stream, blocks: u64) -> Command {
+        let weights = self.weights();
         let mut roll = dice.below(weights.iter().sum::<u64>().max(1));
         let mut kind = 0;
         while kind + 1 < weights.len() && roll >= weights[kind] {
@@ -167,7 +181,8 @@ impl Ingredients {
             3 => Command::Read(at, count),
             4 => Command::Flush,
             5 => Command::Pause(dice.below(self.pause_us + 1)),
-            _ => Command::Cycle,
+            6 => Command::Cycle,
+            _ => Command::Exit(at, count, dice.chance(1, 2)),
         }
     }
 

@@ -48,6 +48,7 @@ impl<S: Subject + PowerCycle> Judge for Contract<S> {
             (Command::Fua(..), Some(range)) => host.write(range, Durability::Fua).await,
             (Command::Discard(..), Some(range)) => host.discard(range).await,
             (Command::Read(..), Some(range)) => host.read(range).await,
+            (Command::Exit(.., bytes), Some(range)) => host.drop_clean(range, bytes).await,
             (Command::Group(at, extents, step), _) => self.group(host, at, extents, step).await,
             (Command::Flush, _) => host.flush().await,
             _ => Ok(()),

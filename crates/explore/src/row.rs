@@ -80,8 +80,7 @@ impl Ingredients {
     /// # Errors
     /// In a line, what cannot.
     pub fn check(&self) -> Result<(), String> {
-        let m = &self.mix;
-        let weights = [m.write, m.fua, m.discard, m.read, m.flush, self.pause, self.cycle];
+        let weights = self.weights();
         match () {
             () if !(1..=256).contains(&self.hosts) => {
                 Err(format!("hosts = {}: must be 1 to 256", self.hosts))

@@ -10,7 +10,7 @@ use crate::violation::{Cause, Found, Violation};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeSet;
 use std::rc::Rc;
-use tantalum_device::{AtomicError, Block, Caps, Data, IoError, Payload};
+use tantalum_device::{AtomicError, Block, Blocks, Caps, Data, IoError, Payload};
 
 /// Violations kept of one check, at most: one is enough to fail.
 const VIOLATIONS: usize = 100;
@@ -325,6 +325,14 @@ impl History {
         })
     }
 
+    /// Whether these blocks are as they were at that moment: every command that names one of them
+    /// was complete.
+    pub fn is_unchanged_since(&self, moment: u64, range: Blocks) -> bool {
+        let blocks = range.start.0..range.start.0 + range.count;
+        let mut listed = blocks.filter_map(|block| self.by_block.get(&block)).flatten();
+        listed.all(|id| self.commands[id].completed.is_some_and(|at| at < moment))
+    }
+
     /// Calls `each` with every possible source of `found`: commands, and 0 for the content at the
     /// last check. It stops as soon as `each` returns `false`. Returns whether `each` always
     /// returned `true`.
@@ -440,6 +448,29 @@ mod tests {
             let legal = seen == before[1] || during.contains(&seen);
             assert_eq!(h.violations.is_empty(), legal, "{seen}: {:?}", h.violations);
         }
+    }
+
+    #[test]
+    fn blocks_are_as_they_were_unless_a_command_came_or_goes_on() {
+        let mut h = history();
+        write(&mut h);
+        let (all, others) =
+            (Blocks { start: Block(0), count: 4 }, Blocks { start: Block(2), count: 2 });
+        let moment = h.tick();
+        assert!(h.is_unchanged_since(moment, all));
+        let id = h.submit(Action::Discard, vec![(1, 1)]);
+        assert!(!h.is_unchanged_since(moment, all) && h.is_unchanged_since(moment, others));
+        let later = h.tick();
+        assert!(!h.is_unchanged_since(later, all), "it goes on");
+        h.succeed(id);
+        assert!(!h.is_unchanged_since(later, all), "it went on");
+        let later = h.tick();
+        assert!(h.is_unchanged_since(later, all));
+        // Whether it is carried out is not known.
+        let id = h.submit(Action::Write, vec![(1, 1)]);
+        h.fail(id, &Failure::Unknown);
+        let later = h.tick();
+        assert!(!h.is_unchanged_since(later, all));
     }
 
     #[test]

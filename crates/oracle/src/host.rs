@@ -146,15 +146,34 @@ impl<D: BlockDevice> Host<D> {
     /// # Errors
     /// What the device says.
     pub async fn read(&self, range: Blocks) -> Result<(), IoError> {
+        self.look(range).await.map(drop)
+    }
+
+    /// Tells the device that the host has dropped these blocks from its memory as they came. With
+    /// `bytes` it reads them before, checks what it sees, and gives them along, unless they have
+    /// changed meanwhile, or may still: a host has its own changes in its memory.
+    ///
+    /// # Errors
+    /// What the device says.
+    pub async fn drop_clean(&self, range: Blocks, bytes: bool) -> Result<(), IoError> {
+        if !bytes {
+            return self.device.left(range, None).await;
+        }
+        let (submitted, read) = self.look(range).await?;
+        let unchanged = self.oracle.history.borrow().is_unchanged_since(submitted, range);
+        self.device.left(range, unchanged.then_some(read.as_data())).await
+    }
+
+    /// Reads, and checks what it sees. Returns that, and when it was asked for.
+    async fn look(&self, range: Blocks) -> Result<(u64, OwnedData), IoError> {
         let caps = *self.oracle.caps();
         let reading = Reading::begin(&self.oracle);
         let mut room = OwnedData::zeros(caps.payload, range.count as usize, caps.block_size);
-        let result = self.device.read(range.start, room.as_mut()).await;
-        if result.is_ok() {
-            let mut history = self.oracle.history.borrow_mut();
-            history.saw(reading.submitted, range.start, room.as_data());
-        }
-        result
+        self.device.read(range.start, room.as_mut()).await?;
+        let mut history = self.oracle.history.borrow_mut();
+        history.saw(reading.submitted, range.start, room.as_data());
+        drop(history);
+        Ok((reading.submitted, room))
     }
 }
 

@@ -9,7 +9,7 @@ use crate::cache::volume::CacheBox;
 use crate::log::formatted;
 use crate::subject::{Blueprint, Room};
 use tantalum_cache::flash::{FormatOptions, Mode, OpenOptions, Replacement};
-use tantalum_cache::volume::VolumeOptions;
+use tantalum_cache::volume::{CleanEntry, VolumeOptions};
 use tantalum_device::PowerCycle;
 use tantalum_rt::{Nanos, Rt};
 
@@ -37,6 +37,9 @@ pub struct CacheBlueprint {
     pub linger: Nanos,
     /// Whether a cut may take the flash device along. (With write-through.)
     pub loss: bool,
+    /// Of a volume: clean pages enter only when the host tells that they have left its memory
+    /// (`Command::Exit`); else when they are read, too.
+    pub on_exit: bool,
 }
 
 impl CacheBlueprint {
@@ -47,10 +50,12 @@ impl CacheBlueprint {
             true => Replacement::SecondChance,
             false => Replacement::Basic,
         };
+        let clean = if self.on_exit { CleanEntry::OnExit } else { CleanEntry::OnRead };
         let (page, frames) = (self.page, self.frames);
         VolumeOptions {
             format: FormatOptions { page, frames, mode, ..FormatOptions::default() },
             cache: OpenOptions { replacement, linger: self.linger, ..OpenOptions::default() },
+            clean,
             ..VolumeOptions::default()
         }
     }
@@ -115,7 +120,7 @@ impl Blueprint for CacheBlueprint {
         format!(
             "tantalum_explore::CacheBlueprint {{\n    flash: {}.into(),\n    slow: {}.into(),\n    \
              page: {},\n    frames: {},\n    through: {},\n    second_chance: {},\n    \
-             linger: tantalum_rt::Nanos({}),\n    loss: {},\n    }}",
+             linger: tantalum_rt::Nanos({}),\n    loss: {},\n    on_exit: {},\n    }}",
             self.flash.to_rust(),
             self.slow.to_rust(),
             self.page,
@@ -123,7 +128,8 @@ impl Blueprint for CacheBlueprint {
             self.through,
             self.second_chance,
             self.linger.0,
-            self.loss
+            self.loss,
+            self.on_exit
         )
     }
 }
@@ -153,6 +159,13 @@ impl Blueprint for BareCacheBlueprint {
     }
 
     fn room(&self) -> Result<Room, String> {
+        if self.cache.on_exit {
+            return Err(
+                "a cache: its program evicts clean pages itself: only a cache volume is told \
+                        of exits"
+                    .into(),
+            );
+        }
         self.cache.room()?;
         Ok(Room { blocks: self.cache.pages()?, faults: 0 })
     }

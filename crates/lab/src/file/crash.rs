@@ -337,8 +337,21 @@ struct FlashCache {
     linger_us: u64,
     /// Whether a cut may take the flash device along.
     loss: bool,
+    /// Of a cache volume: when clean pages enter.
+    clean: Clean,
     /// Over RAM devices: blocks of the slow device; 0: as many as the flash device has.
     slow_blocks: u64,
+}
+
+/// When clean pages enter a cache volume.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Clean {
+    /// When they are read, and when the host tells that they have left its memory.
+    #[default]
+    Read,
+    /// Only when the host tells.
+    Exit,
 }
 
 impl Default for FlashCache {
@@ -350,6 +363,7 @@ impl Default for FlashCache {
             second_chance: true,
             linger_us: 400,
             loss: false,
+            clean: Clean::default(),
             slow_blocks: 0,
         }
     }
@@ -370,6 +384,7 @@ impl FlashCache {
             second_chance: self.second_chance,
             linger: Nanos::from_micros(self.linger_us),
             loss: self.loss,
+            on_exit: self.clean == Clean::Exit,
         };
         match kind {
             Kind::Cache => AnyBlueprint::BareCache(Box::new(BareCacheBlueprint { cache })),
