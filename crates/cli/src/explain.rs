@@ -1,7 +1,6 @@
-//! `tantalum explain`: what a key of an experiment or of a design means.
+//! `tantalum explain`: what a key of an experiment, of an exploration or of a design means.
 //!
-//! 1. Keys of experiments are explained by the tables of docs/experiments.md, and keys of drives and
-//!    disks by those of docs/keys.md. Tests hold both to the code: each key, and its default.
+//! 1. Keys are explained by the tables of docs/keys.md, which is made from the code.
 //! 2. Keys of designs are shown with their values in the presets, and the comments beside them.
 
 use crate::out;
@@ -11,10 +10,12 @@ use std::fmt::Write;
 use tantalum_drive::nearest_name;
 use tantalum_lab::subject;
 
-/// The tables of keys of experiments.
-const EXPERIMENTS: &str = include_str!("experiments.md");
-/// Those of drives and disks.
-const DESIGNS: &str = include_str!("keys.md");
+/// The tables of keys.
+const KEYS: &str = include_str!("keys.md");
+
+/// The parts of that page: how its headings begin, and what the keys below are of.
+const PARTS: [(&str, &str); 3] =
+    [("experiments", "experiment"), ("explorations", "exploration"), ("designs", "design")];
 
 /// Arguments of `tantalum explain`.
 #[derive(Args)]
@@ -24,6 +25,7 @@ Examples:
   tantalum explain engine              all keys of a table
   tantalum explain run_ms              a key of whatever table has it
   tantalum explain cache.buffer_kib    a key of a design, in all presets
+  tantalum explain samples             a key of a file of `tantalum crash`
   tantalum explain queue_depth --json  the same as JSON (docs/json.md)")]
 pub struct ExplainArguments {
     /// A key, with or without its table; or a table
@@ -36,7 +38,7 @@ pub struct ExplainArguments {
 /// A key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Key<'a> {
-    /// What has it: "experiment" or "design".
+    /// What has it: "experiment", "exploration" or "design".
     of: &'static str,
     /// The tables that have it; empty: the file itself.
     tables: Vec<&'a str>,
@@ -120,8 +122,7 @@ fn answer(asked: &str) -> Result<Answer, String> {
     let asked = asked.trim().trim_matches(['[', ']']);
     // `[engine.NAME]` has the keys of `engine`; so has `engine.mine.clients` those of `engine`, and
     // `drive.cache.buffer_kib` is a key of a design.
-    let keys: Vec<Key<'_>> =
-        keys("experiment", EXPERIMENTS).into_iter().chain(keys("design", DESIGNS)).collect();
+    let keys = keys(KEYS);
     let parts: Vec<&str> = asked.split('.').collect();
     let of_design = asked.strip_prefix("drive.").unwrap_or(asked);
     let without_name = match parts.as_slice() {
@@ -145,13 +146,17 @@ fn answer(asked: &str) -> Result<Answer, String> {
         nearest_name(&last, short.iter().map(String::as_str)).map(String::from)
     });
     let tip = near.map_or(String::new(), |near| format!("; did you mean \"{near}\"?"));
-    Err(format!("no experiment and no design has the key \"{asked}\"{tip}"))
+    Err(format!("no experiment, exploration or design has the key \"{asked}\"{tip}"))
 }
 
 fn text(answer: &Answer) -> String {
     let mut text = String::new();
     for key in &answer.keys {
-        let of = if key.of == "design" { " (of a design)" } else { "" };
+        let of = match key.of {
+            "design" => " (of a design)",
+            "exploration" => " (of an exploration)",
+            _ => "",
+        };
         let _ = writeln!(text, "{}{of}\n    {}", key.keys.join(", "), key.meaning);
         for (what, told) in [("default", &key.default), ("unit", &key.unit), ("range", &key.range)]
         {
@@ -179,8 +184,9 @@ fn plain(cell: &str) -> String {
 }
 
 /// The keys of all tables of the document, in its order.
-fn keys<'a>(of: &'static str, document: &'a str) -> Vec<Key<'a>> {
+fn keys(document: &str) -> Vec<Key<'_>> {
     let mut keys = Vec::new();
+    let mut of = "";
     let mut tables: Vec<&str> = Vec::new();
     let mut is_of_keys = false;
     for line in document.lines() {
@@ -188,6 +194,9 @@ fn keys<'a>(of: &'static str, document: &'a str) -> Vec<Key<'a>> {
             let named = line.split('`').skip(1).step_by(2);
             tables = named.map(table_name).collect();
             is_of_keys = false;
+            if let Some(part) = line.strip_prefix("## Keys of ") {
+                of = PARTS.iter().find(|(name, _)| *name == part).map_or("", |(_, of)| of);
+            }
         } else if line.starts_with("| key |") {
             is_of_keys = true;
         } else if !line.starts_with('|') {
@@ -259,6 +268,10 @@ mod tests {
         let engine = explained("[engine.NAME]").expect("it is a table");
         assert!(engine.contains("page_bytes") && !engine.contains("run_ms"), "{engine}");
         assert!(explained("ycsb.records").expect("it is there").contains("default: 3000"));
+        let row = explained("row.synchronous").expect("a key of a row");
+        assert!(row.contains("default: \"full\"") && row.contains("range: extra, full"), "{row}");
+        let mix = explained("mix.hosts").expect("a key of explorations");
+        assert!(mix.contains("mix.hosts (of an exploration)"), "{mix}");
     }
 
     #[test]
@@ -293,10 +306,11 @@ mod tests {
 
     #[test]
     fn each_row_of_the_tables_is_a_key() {
-        for (document, least) in [(EXPERIMENTS, 100), (DESIGNS, 80)] {
-            let keys = keys("experiment", document);
-            assert!(keys.len() > least, "{}", keys.len());
-            assert!(keys.iter().all(|k| !k.meaning.is_empty() && !k.name.contains(' ')));
+        let keys = keys(KEYS);
+        assert!(keys.iter().all(|k| !k.meaning.is_empty() && !k.name.contains(' ')));
+        for (of, least) in [("experiment", 100), ("exploration", 40), ("design", 80)] {
+            let count = keys.iter().filter(|key| key.of == of).count();
+            assert!(count > least, "{of}: {count}");
         }
     }
 }

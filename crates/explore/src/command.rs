@@ -1,6 +1,6 @@
 //! What is done to a drive, as plain data: generated from a seed, printed as code, shortened.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use tantalum_device::{Block, Blocks};
 use tantalum_oracle::harness::Mix;
@@ -82,33 +82,33 @@ impl fmt::Display for Command {
 }
 
 /// What command lists are made of.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Ingredients {
-    /// How many commands.
+    /// Commands of a run.
     pub commands: u32,
-    /// How many in the phase without faults that follows each recovery.
+    /// Commands of the phase without faults that follows each recovery.
     pub then: u32,
-    /// Hosts that send them side by side: each takes the next when its last one has ended.
+    /// Hosts that send them side by side. Each takes the next when its last one has ended.
     pub hosts: u32,
-    /// How often which kind comes.
+    /// How often which kind comes, relative to the others: `{ write, fua, group, flush, discard,
+    /// read }`.
     pub mix: Mix,
-    /// Pauses, relative to the others; of up to `pause_us` µs.
+    /// Pauses, relative to the commands of `mix`.
     pub pause: u64,
-    /// See `pause`.
+    /// Length of a pause, at most, µs.
     pub pause_us: u64,
-    /// Orderly power cycles, relative to the others.
+    /// Orderly power cycles, relative to the commands of `mix`.
     pub cycle: u64,
-    /// Discards of all that is touched, relative to the others.
+    /// Discards of all that is touched, relative to the commands of `mix`.
     pub wipe: u64,
     /// Exits, relative to the others: half of them with bytes.
     pub exit: u64,
     /// Blocks in a command, at most.
     pub max_blocks: u64,
-    /// Extents of an atomic group, at most; at least two.
+    /// Extents of an atomic group, at most.
     pub max_extents: u64,
-    /// Only the first so many blocks are used; 0: all of the drive. The other blocks must not
-    /// change.
+    /// Only the first so many blocks are used; the others must not change. 0: all of the drive.
     pub range: u64,
     /// Programs and erases that fail, at most; never more than the drive has spare units.
     pub faults: u32,

@@ -6,7 +6,7 @@
 //! 3. A box that keeps the contract is never accused.
 
 use crate::{Host, Oracle, Violation};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::cell::RefCell;
 use std::fmt;
 use std::rc::Rc;
@@ -27,7 +27,7 @@ pub enum CutAt {
 }
 
 /// How often a kind of command comes, relative to the others.
-#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Mix {
     /// Plain writes.

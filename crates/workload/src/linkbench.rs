@@ -80,9 +80,9 @@ impl Operation {
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct LinkBenchScale {
-    /// Nodes that are loaded, at least 1.
+    /// Nodes of the graph.
     pub nodes: u64,
-    /// Average number of loaded links of each node (approximate, since the law is cut off).
+    /// Links of each node, on average (approximate, since the law is cut off).
     pub links_per_node: f64,
     /// Median bytes of data in a node.
     pub node_bytes: u64,

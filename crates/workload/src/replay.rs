@@ -56,8 +56,8 @@ pub enum Addresses {
     /// Modulo the device's size.
     #[default]
     Wrap,
-    /// In proportion, in units of [`CHUNK_BYTES`], if the trace's device was larger than
-    /// this one; otherwise they stay.
+    /// In proportion, in large units ([`CHUNK_BYTES`]), if the trace's device was larger than this
+    /// one; otherwise they stay.
     Scale,
 }
 
@@ -65,38 +65,38 @@ pub enum Addresses {
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Playing {
-    /// Its file. A relative name counts from the experiment's file.
+    /// Its file, relative to the experiment's file.
     pub file: String,
-    /// Its format; `None`: detected from its contents.
+    /// Its format. Left out: by its contents.
     #[serde(default)]
     pub format: Option<Format>,
     /// Which of blkparse's events count as requests.
     #[serde(default)]
     pub event: BlkparseEvent,
-    /// Bytes of a page in the format [`Format::Pages`], and of one in the `cache`.
+    /// Bytes of a page in the format `pages`, and of a page in the `cache`.
     #[serde(default = "default_page_size")]
     pub page_size: u32,
-    /// The flash cache before the device, by its name: what is played on is the volume of both.
+    /// A flash cache before the row's device: the name of a `[cache.NAME]`. What is played on is
+    /// the volume of both.
     #[serde(default)]
     pub cache: Option<String>,
-    /// Only the requests of this device of the trace.
+    /// Only the requests of this device of the trace. Left out: all.
     #[serde(default)]
     pub device: Option<String>,
     /// When requests are issued.
     #[serde(default)]
     pub mode: Mode,
-    /// With [`Mode::Timed`]: the factor by which it is played faster than recorded, above 0 to a
-    /// million.
+    /// With `timed`: how many times as fast as recorded.
     #[serde(default = "default_speed")]
     pub speed: f64,
-    /// The most requests in flight, 1 to 65,536. `None`: 1, and 1,024 with [`Mode::Timed`].
+    /// Requests in flight, at most. Left out: 1; with `timed` 1024.
     #[serde(default)]
     pub queue_depth: Option<u32>,
-    /// How addresses are mapped to the device.
+    /// How addresses of the trace become addresses of the device.
     #[serde(default)]
     pub addresses: Addresses,
-    /// With [`Addresses::Scale`]: the size of the trace's device in MiB. `None`: the end of its
-    /// last request, for which the whole trace is read first.
+    /// With `scale`: the size of the trace's device, MiB. Left out: where its last request ends,
+    /// for which the whole trace is read first.
     #[serde(default)]
     pub span_mib: Option<u64>,
 }

@@ -25,11 +25,12 @@ const ZIPFIAN_CONSTANT: f64 = 0.99;
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct YcsbScale {
-    /// Records that are loaded, at least 1.
+    /// Records of the table.
     pub records: u64,
-    /// Bytes in each of the ten fields, at least 16.
+    /// Bytes in each of the ten fields of a record.
     pub field_bytes: u64,
-    /// Operations that update, in per cent, at most 100; the others read.
+    /// Operations that update a field, in whole per cent. The others read a record. 50 is workload
+    /// A, 5 is B, 0 is C.
     pub update_percent: u64,
 }
 

@@ -8,7 +8,7 @@ use crate::file::entry::{OneOrMany, merge};
 use crate::file::experiment::{ExperimentError, Scene};
 use crate::file::parse::{self, Fault, Wrong};
 use crate::subject::{BLOCK_BYTES, Model};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use tantalum_device::{Ack, Caps, GroupLimit, Payload};
 use tantalum_explore::{
@@ -24,15 +24,15 @@ const RANDOM: &str = "random";
 const RAM: &str = "ram";
 
 /// Explorations, as their file says.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CrashFile {
     /// What it shows, in a line.
     pub title: String,
-    /// The seed of all randomness.
+    /// Seed of all random choices.
     #[serde(default = "one")]
     pub seed: u64,
-    /// Command lists for each row, if all their points are explored.
+    /// Lists of commands for each row, if all points of these are explored.
     #[serde(default = "one")]
     pub runs: u64,
     /// Cuts of each row, if points are chosen at random.
@@ -44,21 +44,23 @@ pub struct CrashFile {
     /// How deep recoveries are cut.
     #[serde(default)]
     pub nested: u32,
-    /// So many points of each recovery, chosen at random; 0: all of them.
+    /// Points of each recovery that is cut, chosen at random. 0: all of them.
     #[serde(default = "default_inner")]
     pub inner: u32,
-    /// Only of one of so many cuts is the recovery cut.
+    /// Only one in so many cuts has its recovery cut.
     #[serde(default = "default_stride")]
     pub stride: u32,
-    /// Command mixes, by name. Missing keys are as in `default`, which may be left out, too.
+    /// Mixes of commands, by name, see below. Keys that one leaves out are as in `default`, which
+    /// need not be there.
     #[serde(default)]
     pub mix: BTreeMap<String, Ingredients>,
-    /// Changes to the drive of every row.
+    /// Changes to the SSD of every row.
     #[serde(default)]
     drive: toml::Table,
-    /// Designs of the file's own, by name.
+    /// Designs of the file's own, by name, as in an experiment.
     #[serde(default)]
     design: BTreeMap<String, toml::Table>,
+    /// What is explored: a list of tables.
     #[serde(rename = "row")]
     entries: Vec<Entry>,
 }
@@ -84,54 +86,123 @@ fn default_stride() -> u32 {
 }
 
 /// A `[[row]]`: one row for each design and mix.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Entry {
     /// What is explored.
     #[serde(default)]
     subject: Kind,
-    /// Which drives, disks, sampled devices or arrays; a RAM device has none.
+    /// Which drives, disks, sampled devices or arrays; `random`: each run has another drive. A RAM
+    /// device has none. Of a log or a cache: what its devices are, which may be `ram`.
     #[serde(default)]
     design: Option<OneOrMany<String>>,
+    /// Which mixes of commands.
     #[serde(default = "default_mix")]
     mix: OneOrMany<String>,
     /// A suffix that distinguishes these rows from others of the same design and mix.
     #[serde(default)]
     name: Option<String>,
+    /// Changes to its SSDs.
     #[serde(default)]
     drive: toml::Table,
-    /// Changes to its disks.
+    /// Changes to its magnetic disks.
     #[serde(default)]
     disk: toml::Table,
     /// Changes to its sampled devices.
     #[serde(default)]
     sampled: toml::Table,
-    /// What its RAM device promises, and how long it takes.
+    /// What its RAM devices promise, and how long they take, see below.
     #[serde(default)]
     ram: Option<Ram>,
-    /// What its log or log volume is.
+    /// What its log or log volume is, see below.
     #[serde(default)]
     log: Option<FlashLog>,
-    /// What its cache or cache volume is.
+    /// What its cache or cache volume is, see below.
     #[serde(default)]
     cache: Option<FlashCache>,
+    /// What blocks carry.
     #[serde(default)]
     payload: Keeps,
 }
 
+/// The longest time of a device, a log or a cache, µs.
+const LONGEST_US: u64 = 60_000_000;
+
+/// The most KiB of a group, and of memory.
+const MOST_KIB: u64 = 1 << 20;
+
+/// The most blocks of a RAM device.
+const MOST_BLOCKS: u64 = 1 << 32;
+
+impl Entry {
+    /// Whether its numbers are ones with which one can calculate.
+    fn check(&self) -> Result<(), Fault> {
+        let block = self.ram.as_ref().map(|ram| ram.block_bytes);
+        if let Some(n) = block.filter(|n| !n.is_power_of_two() || !(512..=1 << 20).contains(n)) {
+            let what = format!("ram.block_bytes = {n}: must be a power of two, 512 to 1048576");
+            return Err(Fault::at(&["ram", "block_bytes"], what));
+        }
+        let ram = self.ram.iter().flat_map(|ram| {
+            let times = [
+                ("command_us", ram.command_us),
+                ("jitter_us", ram.jitter_us),
+                ("flush_us", ram.flush_us),
+                ("start_us", ram.start_us),
+            ];
+            let times = times.map(|(key, us)| ("ram", key, us, LONGEST_US));
+            let sizes = [
+                ("ram", "group_kib", ram.group_kib, MOST_KIB),
+                ("ram", "blocks", ram.blocks, MOST_BLOCKS),
+            ];
+            times.into_iter().chain(sizes)
+        });
+        let log = self.log.iter().flat_map(|log| {
+            let times = [
+                ("slow_us", log.slow_us),
+                ("stall_us", log.stall_us),
+                ("linger_us", log.linger_us),
+            ];
+            let times = times.map(|(key, us)| ("log", key, us, LONGEST_US));
+            let sizes = [
+                ("log", "memory_kib", log.memory_kib, MOST_KIB),
+                ("log", "backing_blocks", log.backing_blocks, MOST_BLOCKS),
+            ];
+            times.into_iter().chain(sizes)
+        });
+        let cache = self.cache.iter().flat_map(|cache| {
+            [
+                ("cache", "linger_us", cache.linger_us, LONGEST_US),
+                ("cache", "slow_blocks", cache.slow_blocks, MOST_BLOCKS),
+            ]
+        });
+        match ram.chain(log).chain(cache).find(|(.., value, most)| value > most) {
+            Some((table, key, value, most)) => {
+                let what = format!("{table}.{key} = {value}: must be at most {most}");
+                Err(Fault::at(&[table, key], what))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
 /// What a row explores.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Kind {
+    /// An SSD.
     #[default]
     Drive,
+    /// A RAM device.
     Ram,
+    /// A magnetic disk.
     Disk,
+    /// A sampled device; give it few `blocks`.
     Sampled,
+    /// A RAID-0: a design of the file with `raid0`.
     Raid0,
     /// A flash log over devices of one design.
     Log,
-    /// A log volume over devices of one design.
+    /// A log volume over devices of one design, with a backing of the same.
     LogVolume,
     /// A cache volume over two devices of one design.
     CacheVolume,
@@ -189,23 +260,34 @@ impl Kind {
 }
 
 /// A RAM device in the file.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct Ram {
+    /// Blocks.
     blocks: u64,
+    /// Bytes in a block.
     block_bytes: u32,
+    /// A write of up to so many bytes is all or nothing.
     atomic_unit: u32,
-    /// Extents and KiB of an atomic group; 0 of either: there are no groups.
+    /// Extents of an atomic group, at most. 0: there are no groups.
     group_extents: u32,
+    /// KiB of an atomic group, at most. 0: there are no groups.
     group_kib: u64,
-    /// "volatile", "power-safe" or "on-media".
+    /// What a completed write means.
     ack: Ack,
+    /// Whether a flush makes completed writes durable.
     flush: bool,
+    /// Whether what survives a cut is a prefix of what arrived.
     ordered: bool,
+    /// Time of a command, µs.
     command_us: u64,
+    /// By so much a command may take longer, at random, µs.
     jitter_us: u64,
+    /// Time of a flush, µs.
     flush_us: u64,
+    /// From power to the first command, µs.
     start_us: u64,
+    /// Commands that a volatile cache holds, at most.
     cache_commands: usize,
 }
 
@@ -254,27 +336,31 @@ impl Ram {
 }
 
 /// A log or a log volume in the file.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct FlashLog {
     /// Devices of the array.
     devices: u32,
     /// Whether there is an archive, a device like the others.
     archive: bool,
+    /// Devices on which each record is before it counts as durable.
     copies: u8,
-    /// Of each device.
+    /// Virtual devices that each device is divided into.
     partitions: u16,
-    /// One write in so many takes so much longer; 0: none.
+    /// One write in so many takes `slow_us` longer. 0: none.
     slow_one_in: u64,
+    /// How much longer such a write takes, µs.
     slow_us: u64,
-    /// When a write takes longer its device is left.
+    /// A device whose write takes longer is left, µs.
     stall_us: u64,
-    /// Whether a device may fail, or be gone after a cut.
+    /// Whether a device may fail, or be gone after a cut and perhaps be back after the next; always
+    /// the same one. Takes two copies.
     loss: bool,
-    /// Of a log volume: memory for what is not destaged, and how long it may be there.
+    /// Of a log volume: memory for what is not destaged, KiB.
     memory_kib: u64,
+    /// Of a log volume: how long a change may stay there, µs.
     linger_us: u64,
-    /// Of a log volume over RAM devices: blocks of its backing; 0: as many as the others have.
+    /// Of a log volume over RAM devices: blocks of its backing. 0: as many as the others have.
     backing_blocks: u64,
 }
 
@@ -323,23 +409,26 @@ impl FlashLog {
 }
 
 /// A cache or a cache volume in the file.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct FlashCache {
+    /// Bytes of a page.
     page_bytes: u32,
     /// Frames of a batch.
     frames: u32,
-    /// Write-through; else write-back.
+    /// Write-through. False: write-back.
     through: bool,
-    /// Whether pages that were read get a second chance.
+    /// Whether pages that were read stay (GSC). False: mvFIFO.
     second_chance: bool,
-    /// A batch is written at the latest after this.
+    /// A batch is written at the latest after this time, µs.
     linger_us: u64,
-    /// Whether a cut may take the flash device along.
+    /// With `through`: after a third of the cuts the flash device is gone, and a blank one is in
+    /// its place.
     loss: bool,
-    /// Of a cache volume: when clean pages enter.
+    /// Of a cache volume: when clean pages enter. `"read"`: on a read. `"exit"`: only when the host
+    /// tells that they have left its memory.
     clean: Clean,
-    /// Over RAM devices: blocks of the slow device; 0: as many as the flash device has.
+    /// Over RAM devices: blocks of the slow device. 0: as many as the flash device has.
     slow_blocks: u64,
 }
 
@@ -397,11 +486,13 @@ fn default_mix() -> OneOrMany<String> {
     OneOrMany(vec!["default".into()])
 }
 
-#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Keeps {
+    /// A number for each.
     #[default]
     Stamps,
+    /// All of their bytes.
     Bytes,
 }
 
@@ -541,6 +632,7 @@ impl CrashFile {
     fn check(&self) -> Result<(), Fault> {
         for (i, entry) in self.entries.iter().enumerate() {
             let (scene, place) = (self.scene(entry), i.to_string());
+            entry.check().map_err(|fault| fault.below(&["row", &place]))?;
             for design in entry.subject.designs(entry).unwrap_or_default() {
                 if entry.subject.over_ram(&design) {
                     continue;

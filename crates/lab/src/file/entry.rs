@@ -10,36 +10,47 @@ use crate::report::measures::Named;
 use crate::report::published::Numbers;
 use serde::de::value::{SeqAccessDeserializer, StrDeserializer};
 use serde::de::{DeserializeOwned, SeqAccess, Visitor};
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
 
 /// A `[[row]]` of the file: where a list is given, one row for each of its members.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Entry {
+    /// What runs: `linkbench`, `ycsb-a` or `tpcc` on SQLite, or a job, a trace, an append job, an
+    /// engine or a tree of the file, by its name.
     workload: OneOrMany<WorkloadKind>,
+    /// What it runs on: a preset, or a design of the file.
     design: OneOrMany<String>,
+    /// SQLite's journal mode. Other workloads have none.
     #[serde(default = "default_journal")]
     journal: OneOrMany<Journal>,
+    /// SQLite's `synchronous`. Other workloads have none.
     #[serde(default = "default_synchronous")]
     synchronous: OneOrMany<Synchronous>,
+    /// What the row must show beside its promises.
     #[serde(default)]
     expect: Expect,
+    /// Changes to the SSD of these rows.
     #[serde(default)]
     drive: toml::Table,
+    /// Changes to the magnetic disk of these rows.
     #[serde(default)]
     disk: toml::Table,
+    /// Changes to the sampled device of these rows.
     #[serde(default)]
     sampled: toml::Table,
-    /// The published numbers of each row that this stands for, in their order.
+    /// The published numbers: a list with one number for each row, in their order (transactions or
+    /// commands per second), or such a list for each measure, `{ p99 = [...] }` (docs/json.md,
+    /// measures).
     #[serde(default)]
     published: Numbers,
-    /// Whether parameters were fitted to these numbers.
+    /// Whether parameters were fitted to these published numbers. If not, ours are predictions.
     #[serde(default)]
     fitted: bool,
-    /// Dotted keys of the experiment (`run.clients`, `drive.cache.buffer_kib`,
-    /// `job.NAME.queue_depth`), each with a value or a list of them.
+    /// Keys of the file with dots (`"run.clients"`, `"job.NAME.queue_depth"`), each with a value or
+    /// a list of values.
     #[serde(default)]
     params: BTreeMap<String, toml::Value>,
 }
@@ -172,7 +183,7 @@ pub(crate) fn merge(table: &mut toml::Table, over: &toml::Table) {
 }
 
 /// A value, or a list of them.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 pub(crate) struct OneOrMany<T>(pub Vec<T>);
 
 impl<'de, T: DeserializeOwned> Deserialize<'de> for OneOrMany<T> {

@@ -19,7 +19,7 @@ use crate::report::published::{Published, Ratio, Source};
 use crate::run::engines::PageModel;
 use crate::run::precondition::{Overwrites, Precondition, PreconditionError};
 use crate::subject::Model;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use tantalum_files::FormatOptions;
 use tantalum_rt::mix64;
@@ -33,51 +33,51 @@ use tantalum_workload::tpcc::{Tpcc, TpccScale};
 use tantalum_workload::ycsb::{Ycsb, YcsbScale};
 
 /// An experiment, as its file says.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Experiment {
-    /// What it shows, in a line.
+    /// What the experiment shows, in a line.
     pub title: String,
-    /// The seed of all randomness.
+    /// Seed of all random choices.
     #[serde(default = "default_seed")]
     pub seed: u64,
-    /// Power cuts for each row.
+    /// Power cuts of each row.
     pub cuts: u32,
-    /// How the clients run, and when the power goes.
+    /// How clients run, and when the power goes, see below.
     #[serde(default)]
     pub run: RunParameters,
-    /// The size of LinkBench's graph.
+    /// Size of LinkBench's graph, see below.
     #[serde(default)]
     pub linkbench: LinkBenchScale,
-    /// The size of YCSB's table.
+    /// Size of YCSB's table, and its mix, see below.
     #[serde(default)]
     pub ycsb: YcsbScale,
-    /// The size of TPC-C's database.
+    /// Size of TPC-C's database, see below.
     #[serde(default)]
     pub tpcc: TpccScale,
-    /// Block jobs, by name: what a row's `workload` may name beside the benchmarks.
+    /// Block jobs, by name. A row's `workload` may name them, as it may name a benchmark.
     #[serde(default)]
     pub job: BTreeMap<String, Job>,
-    /// Recorded block traces and how they are played, by name: the same.
+    /// Recorded block traces, by name. A row's `workload` may name them.
     #[serde(default)]
     pub trace: BTreeMap<String, Playing>,
-    /// Requesters that append to a log, by name: the same.
+    /// Requesters that append to a log, by name. A row's `workload` may name them.
     #[serde(default)]
     pub append: BTreeMap<String, AppendJob>,
-    /// Database engines as models, by name: a row's `workload` may name them, too.
+    /// Database engines as models of their pages, by name. A row's `workload` may name them.
     #[serde(default)]
     pub engine: BTreeMap<String, EngineJob>,
-    /// Logs of engines over several devices, by name: an engine's `log` may name them.
+    /// Logs of engines over several devices, by name. An engine's `log` may name them.
     #[serde(default)]
     pub log: BTreeMap<String, FlashLogJob>,
-    /// Flash caches, by name: the `cache` of an engine or a trace may name them.
+    /// Flash caches, by name. The `cache` of an engine or a trace may name them.
     #[serde(default)]
     pub cache: BTreeMap<String, CacheJob>,
-    /// Append-only trees as models, by name: the same.
+    /// Append-only trees as models of their pages, by name. A row's `workload` may name them.
     #[serde(default)]
     pub tree: BTreeMap<String, AppendTreeJob>,
-    /// Designs of the file's own, by name: `base` names a preset (or is left out: then the
-    /// table is a whole design), the rest changes it.
+    /// Designs of the file's own, by name. `base` names a preset or another design of the file, and
+    /// the other keys change it. Without `base` the table is a whole design.
     #[serde(default)]
     pub design: BTreeMap<String, toml::Table>,
     /// Changes to the SSD of every row.
@@ -89,19 +89,19 @@ pub struct Experiment {
     /// Changes to the sampled device of every row.
     #[serde(default)]
     pub sampled: toml::Table,
-    /// How the drive of each row is preconditioned; not at all without it.
+    /// How the drive of each row is written before it is measured. Without it the drive is fresh.
     #[serde(default)]
     pub precondition: Option<Precondition>,
-    /// Where the numbers that rows and ratios name as published come from.
+    /// Where the numbers come from that rows and ratios name as published.
     #[serde(default)]
     pub published: Option<Source>,
-    /// Quotients of rows, beside those that were published.
+    /// Quotients of two rows, beside those that were published: a list of tables.
     #[serde(default, rename = "ratio")]
     pub ratios: Vec<Ratio>,
-    /// How often each row runs, each time with a seed of its own.
+    /// Runs of each row, each with a seed of its own.
     #[serde(default = "default_repetitions")]
     pub repetitions: u32,
-    /// The rows; each may stand for several.
+    /// What runs on what: a list of tables.
     #[serde(rename = "row")]
     pub entries: Vec<Entry>,
     /// The file as a table, with what was set from outside: rows change it further.

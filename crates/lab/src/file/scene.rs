@@ -8,7 +8,7 @@ use crate::file::kinds::WorkloadKind;
 use crate::file::parse::{self, Fault};
 use crate::run::precondition::{Precondition, PreconditionError};
 use crate::subject::Model;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use tantalum_workload::appends::{AppendError, AppendJob};
 use tantalum_workload::jobs::Job;
@@ -66,26 +66,24 @@ pub(crate) const LEAST_BLOCK: u32 = 512;
 const ANY_BYTES: u64 = 1 << 50;
 
 /// How the clients run, and when the power goes.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct RunParameters {
-    /// Clients, each with its own connection, 1 to 64.
+    /// Clients, each with a connection of its own.
     pub clients: u32,
-    /// So many virtual milliseconds of load come before the measurement, after each start
-    /// (block jobs only).
+    /// Load before the measurement, after each start, ms. Block jobs only.
     pub warm_up_ms: u64,
-    /// The power is cut after so many virtual milliseconds of load: at least, at most.
+    /// Load until the power is cut: at least and at most, ms.
     pub run_ms: [u64; 2],
-    /// The power stays off for so many virtual milliseconds: at least, at most.
+    /// Time without power: at least and at most, ms.
     pub outage_ms: [u64; 2],
-    /// Bytes in a page of the database: a power of two, 512 to 65536.
+    /// Bytes in a page of the database.
     pub page_bytes: u32,
-    /// Pages in each connection's cache.
+    /// Pages in the cache of each connection.
     pub cache_pages: u32,
-    /// In so many of a hundred recoveries the power goes again.
+    /// Share of the recoveries in which the power is cut again, per cent.
     pub recovery_cut_percent: u32,
-    /// Whether `measures` tells what a commit costs the drive in bytes and commands (databases
-    /// on SQLite).
+    /// Whether the bytes and commands that a commit costs the drive are reported. SQLite only.
     pub commit_costs: bool,
 }
 

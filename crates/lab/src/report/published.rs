@@ -17,15 +17,15 @@ use std::fmt;
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Source {
-    /// Who published them, and where.
+    /// Who published the numbers, and where.
     pub source: String,
     /// What the numbers of rows are.
     #[serde(default)]
     pub what: String,
-    /// The target for the mean deviation of rows, in per cent.
+    /// Target for the mean deviation of rows, per cent.
     #[serde(default)]
     pub mean_within: Option<f64>,
-    /// The target for the deviation of each row, in per cent.
+    /// Target for the deviation of each row, per cent.
     #[serde(default)]
     pub each_within: Option<f64>,
 }
@@ -43,7 +43,7 @@ pub struct Published {
 
 /// The `published` key of a `[[row]]`: for each measure, one number for each row that the entry
 /// stands for, in the order of the rows. A list without a measure is of throughput.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Numbers(Vec<(Named, Vec<f64>)>);
 
 impl Numbers {
@@ -121,32 +121,32 @@ pub enum Claim {
 /// A `[[ratio]]` of an experiment file: the measure of one row divided by that of another. A `*`
 /// in the names of both stands for anything: then it is of all pairs of rows that differ only
 /// in what is above and below the line.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Ratio {
-    /// What it says.
+    /// What the quotient says.
     pub what: String,
-    /// What is divided.
+    /// The measure of both rows that is divided (docs/json.md, measures).
     #[serde(default)]
     pub measure: Named,
-    /// The name of the row above the line.
+    /// Name of the row above the line. A `*` in both names is the same text.
     pub of: String,
-    /// The name of the row below the line.
+    /// Name of the row below the line.
     pub to: String,
     /// Of several pairs of rows: which of their quotients counts.
     #[serde(default)]
     pub over: Pick,
-    /// What was published.
+    /// The published quotient: a number, or `[from, to]`.
     #[serde(default)]
     pub published: Option<Claim>,
-    /// It was published as more than this.
+    /// The quotient was published as more than this.
     #[serde(default)]
     pub more_than: Option<f64>,
     /// Nothing was published: the experiment aims at more than this. It is no deviation.
     #[serde(default)]
     pub aim: Option<f64>,
-    /// How far ours may be from what was published, in per cent of it: 25 from a number, 0 from a
-    /// range, and above a bound any distance, unless this is given.
+    /// How far ours may be from what was published, per cent of it. Left out: 25 from a number, 0
+    /// from a range, any distance above a bound.
     #[serde(default)]
     pub within: Option<f64>,
     /// Whether parameters were fitted to it. If not, ours is a prediction.

@@ -33,21 +33,20 @@ const SECTOR: u64 = 4096;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Precondition {
-    /// The share of the capacity that is written in sequence first, 0 to 1.
+    /// Share of the capacity that is written in sequence first.
     pub fill: f64,
     /// How it is overwritten then, within what was filled (everywhere, after a fill of 0).
     pub pattern: Overwrites,
-    /// Bytes of each overwriting command; with the pattern of the job its own are taken.
+    /// Bytes of an overwrite. With the pattern `job` those of the job's commands are taken.
     pub block_size: u64,
-    /// Overwrites at most, as a multiple of the drive's capacity; 0: only the fill.
+    /// Overwrites at most, as a multiple of the capacity. 0: only the fill.
     pub passes_max: f64,
-    /// The write amplification is taken over windows of so many writes, as a share of
-    /// the capacity.
+    /// Writes of a window of the write amplification, as a share of the capacity.
     pub window: f64,
-    /// So many successive windows are compared.
+    /// Successive windows that are compared.
     pub windows: u32,
-    /// They are steady if the largest of them is not more above the smallest than this
-    /// share of their mean, and all flash was programmed once by then.
+    /// The state is steady if the largest of them is not more above the smallest than this share of
+    /// their mean, and all flash was programmed once by then.
     pub steady_within: f64,
 }
 

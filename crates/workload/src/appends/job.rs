@@ -13,31 +13,31 @@ const RECORD_HEAD: u64 = 8;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct AppendJob {
-    /// Requesters: 1 to 1024.
+    /// Tasks that append, each with one record under way.
     pub requesters: u32,
-    /// Bytes of a request on the device: a multiple of its blocks, at most 256 KiB.
+    /// Bytes of a request on the device: a multiple of its blocks.
     pub request_bytes: u64,
-    /// Bytes of a stripe of the baseline ([`super::StripedLog`]): a multiple of the blocks. 0: the
-    /// flash log.
+    /// Bytes of a stripe of a log that is striped over its devices, without recovery, to compare: a
+    /// multiple of the blocks. 0: the flash log.
     pub stripe_bytes: u64,
     /// Bytes of a group of the flash log, at most. With those of a request there is no group
     /// commit.
     pub group_bytes: u64,
     /// Partitions of each device.
     pub partitions: u16,
-    /// Devices that each record is on before it counts: 1 or 2.
+    /// Devices that have each record before it counts.
     pub copies: u8,
     /// Whether slow writes are written again elsewhere.
     pub hedging: bool,
-    /// Share of each device that is kept for what is written again, in percent: 0 to 50. Without,
-    /// it goes behind what a device has, where the order of the records allows that.
+    /// Share of each device for writes that are issued again, per cent. 0: they go behind what a
+    /// device has, where the order of the records allows that.
     pub second_percent: u32,
     /// MiB in the log before the requesters begin.
     pub fill_mib: u64,
     /// Designs of further devices of the log, beside those of the row's design.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub beside: Vec<String>,
-    /// The design of the archive.
+    /// Design of the archive.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub archive: Option<String>,
 }

@@ -104,17 +104,16 @@ const DEPTH: u32 = 32;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Elevator {
-    /// Commands that the host sends to the device before one of them has ended. `None`: as many as
-    /// the queue of a device with an arm takes, 32 for others.
+    /// Commands that the host sends to the device before one of them has ended. Left out: as many
+    /// as the queue of a disk takes, 32 for other devices.
     pub depth: Option<u32>,
     /// A read that has waited this long begins the next batch of reads, ms.
     pub read_expire_ms: u64,
     /// A write that has waited this long begins the next batch of writes, ms.
     pub write_expire_ms: u64,
-    /// The most commands of a batch.
+    /// Commands of a batch, at most.
     pub batch: u32,
-    /// Batches of reads that may go before writes that wait, at least one: with none, reads would
-    /// starve.
+    /// Batches of reads that may go before writes that wait.
     pub writes_starved: u32,
 }
 

@@ -31,11 +31,11 @@ use tantalum_rt::Nanos;
 pub struct Fsync {
     /// Whether flushes and forced unit access are sent to the device at all.
     pub barriers: bool,
-    /// Granularity of a file's time stamps in ms. An fsync in another tick than the last one writes
+    /// Granularity of a file's time stamps, ms. An fsync in another tick than the last one writes
     /// two blocks of the journal, one with changes and one that commits them. Both are sent
     /// together with forced unit access. 0: no journal.
     pub tick_ms: u64,
-    /// The place of the journal as a share of the device, 0 to 1.
+    /// Place of the journal as a share of the device.
     pub journal_at: f64,
 }
 
@@ -84,46 +84,48 @@ pub struct Batch {
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Job {
-    /// Where the commands go.
+    /// Where commands go.
     pub pattern: Pattern,
-    /// Bytes of each command, a multiple of the device's block size. With `sizes`, commands begin
-    /// at its multiples (but sequential ones directly after one another).
+    /// Bytes of a command: a multiple of the device's block. With `sizes`, commands begin at its
+    /// multiples (but sequential ones directly after one another).
     pub block_size: u64,
-    /// Sizes of commands in bytes, each with its weight, at most 64 of them; rounded up to whole
-    /// blocks. Empty: all have the block size. With the pattern of JESD219, empty stands for that
-    /// standard's sizes.
+    /// Sizes of commands in bytes with their weights, `[[BYTES, WEIGHT], ...]`, at most 64 of them;
+    /// rounded up to whole blocks. Empty: all have `block_size`; with `jesd219` they have the sizes
+    /// of that standard.
     pub sizes: Vec<[u64; 2]>,
-    /// The share of reads among all commands, 0 to 1. `None`: 0. With the pattern of JESD219,
-    /// `None` stands for that standard's share.
+    /// Share of reads among the commands. Left out: 0; with `jesd219` that of the standard.
     pub reads: Option<f64>,
-    /// The places of reads, if they differ from those of the other commands.
+    /// `{ pattern, range }`: where reads go. Left out: where the other commands go.
     pub reads_from: Option<ReadsFrom>,
-    /// The share of discards among all commands, 0 to 1.
+    /// Share of discards among the commands.
     pub discards: f64,
-    /// The share of writes with forced unit access among the writes, 0 to 1.
+    /// Share of writes with forced unit access among the writes.
     pub fua: f64,
-    /// The last of every so many writes of the job is followed by an fsync; 0: never.
+    /// Writes from one fsync to the next. 0: none.
     pub fsync_every: u64,
-    /// What the host's file system does for an fsync.
+    /// What the host's file system does for an fsync, see below.
     pub fsync: Fsync,
-    /// Writes come in batches. Each batch counts as one command and takes as long as all of its
-    /// writes. Only for jobs that only write.
+    /// `{ writes, how }`: writes come in batches of so many (1 to 4096). `how` is `flushed` (one
+    /// after the other, each with an fsync), `unordered` (all at once; buffered: with one fsync
+    /// behind all) or `group` (one atomic group). A batch counts as one command. For jobs that only
+    /// write.
     pub batch: Option<Batch>,
-    /// Commands in flight, or batches in flight.
+    /// Commands, or batches, in flight.
     pub queue_depth: u32,
-    /// The host's page cache, through which reads and writes go. A completed write is then durable
-    /// after an fsync only. Atomic groups, forced unit access and discards go past it. When the job
-    /// ends, what is dirty is written back. `None`: direct I/O.
+    /// Reads and writes go through the host's page cache, see below. `{}`: with its defaults. Left
+    /// out: direct I/O.
     pub buffered: Option<Buffered>,
-    /// The host's elevator, which orders the commands that the device's queue has no place for.
+    /// How the host orders the commands that the device's queue has no place for, see below. `{}`:
+    /// with its defaults. `"none"`: all commands are sent at once. Left out: `{}` for disks,
+    /// `"none"` for other devices.
     pub elevator: Sorting,
-    /// The share of the device that is used, from its start on, above 0 to 1.
+    /// Share of the device that is used, from its start.
     pub range: f64,
-    /// The number of commands without flushes.
+    /// Commands until the end, flushes not counted.
     pub commands: Option<u64>,
-    /// The number of commands as a multiple of what covers the range once.
+    /// Commands until the end, as a multiple of those that cover the range once.
     pub passes: Option<f64>,
-    /// The duration in the runtime's time.
+    /// Time until the end, s.
     pub seconds: Option<f64>,
 }
 

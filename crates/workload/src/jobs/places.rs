@@ -30,8 +30,9 @@ pub enum Pattern {
     Hot(Hot),
     /// The enterprise workload of JEDEC's endurance standard (JESD219): half of the commands go to
     /// the first 5 % of the range, 30 % to the next 15 %, the rest to the remaining 80 %. Unless
-    /// the job says otherwise, their sizes are [`JESD219_SIZES`], and 40 % of them read. (Flushes
-    /// and discards are as the job says; fio's example of this workload has none.)
+    /// the job says otherwise, their sizes are those of the standard ([`JESD219_SIZES`]), and 40 %
+    /// of them read. (Flushes and discards are as the job says; fio's example of this workload has
+    /// none.)
     Jesd219,
 }
 

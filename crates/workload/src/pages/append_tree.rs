@@ -54,26 +54,27 @@ pub enum Counted {
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct AppendTreeJob {
-    /// The number of documents. The tree always has four levels.
+    /// Documents. The tree always has four levels.
     pub documents: u64,
     /// Zipfian exponent of their popularity.
     pub theta: f64,
-    /// The share of updates among the operations, 0 to 1. The others are reads.
+    /// Share of updates among the operations. The others read.
     pub updates: f64,
-    /// The size of a batch, which ends with an fsync.
+    /// Size of a batch, which ends with an fsync.
     pub fsync_every: u64,
-    /// What is counted for the size of a batch.
+    /// What counts for it.
     pub batch_counts: Counted,
-    /// Measured operations. The file has room for twice as many updates.
+    /// Operations of the measurement. The file has room for twice as many updates.
     pub operations: u64,
     /// Whether the host sends flushes.
     pub barriers: bool,
-    /// Whether appends make the file larger, so that each fsync commits the file system's journal.
-    /// False: the file has had its size from the start.
+    /// Whether appends make the file larger, so that each fsync commits the journal of the file
+    /// system. False: the file has had its size from the start.
     pub grows: bool,
-    /// Granularity of the file's time stamps, ms ([`Host::tick_ms`]); 0: none.
+    /// Granularity of the file's time stamps, ms: an fsync in a new tick commits the journal, too.
+    /// 0: none.
     pub tick_ms: u64,
-    /// Processor time of a read, µs: documents are in memory.
+    /// Processor time of a read, µs. Documents are in memory.
     pub read_us: f64,
     /// Processor time of an update, µs.
     pub update_us: f64,

@@ -13,34 +13,39 @@ use tantalum_rt::Nanos;
 pub struct CacheJob {
     /// The design of the flash drive.
     pub flash: String,
-    /// MiB of it that the cache uses, with its metadata.
+    /// MiB at the beginning of that drive that the cache has, with its metadata.
     pub size_mib: u64,
-    /// The policy: `gsc` and `mvfifo` are the flash cache itself, the others its rivals. So is
-    /// `mvfifo` with batches of one page.
+    /// `gsc`, `mvfifo`: the flash cache itself, with and without second chances. `lc`, `tac`,
+    /// `bcache-lru`, `bcache-fifo`, `lru`, `clock`, `s3-fifo`, `sieve`: policies to compare with,
+    /// whose operations are carried out on the same drives, and so is `mvfifo` with `batch = 1`. Of
+    /// these a cut loses the directory: what only flash has is written back when the engine is
+    /// judged.
     pub policy: String,
-    /// Whether dirty pages go to the slow store when they leave flash (`back`), or when they leave
-    /// RAM (`through`).
+    /// Dirty pages go to the slow drive when they leave flash (`back`), or when they leave the pool
+    /// (`through`).
     pub mode: String,
-    /// Which pages enter: `mixed`, only `clean` ones or only `dirty` ones (`gsc` and `mvfifo`).
+    /// `mixed`: clean and dirty pages enter. `clean`: only clean ones, and dirty ones go to the
+    /// slow drive, where a cut may tear them. `dirty`: only dirty ones (`gsc`, `mvfifo`).
     pub admit: String,
-    /// Which pages are pulled from the pool to fill a batch, of those that enter (`gsc`).
+    /// Which pages from the cold end of the pool fill up batches, of those that `admit` lets in
+    /// (`gsc`).
     pub pull: PullKind,
-    /// Pages of a batch (`gsc` and `mvfifo`). With 1 each page is a write by itself, as in the
-    /// published basic form (`mvfifo`).
+    /// Pages of a batch (`gsc`, `mvfifo`). `mvfifo` also takes 1: each page is a write by itself,
+    /// as in the published basic form.
     pub batch: u32,
-    /// The time after which a batch is written though it is not full, ms.
+    /// After this time a batch is written though it is not full, ms (`gsc`, `mvfifo`).
     pub linger_ms: f64,
-    /// Writes to the slow store side by side, of each batch that leaves (`gsc` and `mvfifo`), or
-    /// behind all pages that leave.
+    /// Writes to the slow drive side by side: of each batch that leaves, or of a policy to compare
+    /// with altogether.
     pub depth: u32,
-    /// Whether a restart keeps the reference marks.
+    /// Whether a restart keeps the reference marks. False: as published.
     pub marks: bool,
     /// Whether a restart also reads the frames of two segments, as published.
     pub scan: bool,
-    /// The share of the flash drive that is written before anything else, in sequence: a fresh drive
+    /// Share of the flash drive that is written in sequence before anything else: a fresh drive
     /// collects nothing.
     pub prepare: f64,
-    /// How often the cache was written over before a run, without time.
+    /// How often the cache is written over before the measurement, without time.
     pub laps: f64,
 }
 

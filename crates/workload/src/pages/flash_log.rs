@@ -39,22 +39,22 @@ const SPARE: u64 = 3;
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct FlashLogJob {
-    /// The designs of the devices of the array.
+    /// The designs of the devices of the array, 1 to 30.
     pub devices: Vec<String>,
-    /// The design of the archive, if there is one.
+    /// The design of the archive.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub archive: Option<String>,
-    /// Devices on which each record is before it counts as durable: 1 or 2.
+    /// Devices on which each record is before it counts as durable: 1, or 2 with at least two
+    /// devices.
     pub copies: u8,
     /// Virtual devices that each device is divided into.
     pub partitions: u16,
-    /// Share of each device for writes that are issued again, in per cent; 0: there are no second
+    /// Share of each device for writes that are issued again, per cent. 0: there are no second
     /// streams.
     pub second_percent: u32,
     /// Whether slow writes are issued again on another device.
     pub hedging: bool,
-    /// Bytes of a log block: a power of two, 512 to 16384; without it, the largest block of a
-    /// device.
+    /// Bytes of a log block. Left out: the largest block of a device.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub block_bytes: Option<u32>,
     /// Memory for the newest part of the log, MiB.

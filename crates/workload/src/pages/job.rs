@@ -12,7 +12,7 @@ use tantalum_device::{Block, Caps, GroupLimit};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Benchmark {
-    /// The social graph; see [`crate::linkbench`].
+    /// The social graph ([`crate::linkbench`]).
     LinkBench,
     /// Order entry, the standard mix, no think time.
     Tpcc,
@@ -22,7 +22,7 @@ pub enum Benchmark {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LogDevice {
-    /// On a drive of its own, of the same design unless [`EngineJob::log_design`] names another.
+    /// On a drive of its own, of the same design unless `log_design` names another.
     Own,
     /// At the end of the drive with the pages.
     Same,
@@ -36,31 +36,29 @@ pub struct EngineJob {
     pub benchmark: Benchmark,
     /// Size of the database, MiB.
     pub database_mib: u64,
-    /// Size of the buffer pool in per cent of the database.
+    /// Size of the buffer pool, per cent of the database.
     pub buffer_percent: f64,
-    /// Bytes in a page: 4096 to 65536, a power of two, and no less than a block of the drive.
+    /// Bytes in a page: no less than a block of the drive.
     pub page_bytes: u32,
-    /// How pages are written: with the double-write area, or without it in place or as atomic
-    /// groups.
+    /// How pages are written. `true`: to the double-write area first, from which a torn page is
+    /// repaired. `false`: to their places only. `"atomic"`: to their places as atomic groups.
     pub double_write: PageWrites,
-    /// The share of LinkBench's operations that change something, in per cent; without it, that of
-    /// its mix (about 31). The operations that read keep their shares among themselves, and so do
-    /// those that change.
+    /// Share of LinkBench's operations that change data, per cent. Left out: that of its mix, about
+    /// 31. The operations that read keep their shares among themselves, and so do those that
+    /// change.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub update_percent: Option<f64>,
     /// Whether the host sends flushes.
     pub barriers: bool,
-    /// Whether each write of a page is followed by a barrier of its own (files opened with
-    /// O_DSYNC).
+    /// Whether each write of a page is followed by a barrier of its own, as with O_DSYNC.
     pub o_dsync: bool,
-    /// Whether flushes may run together with other commands; over ATA they may not.
+    /// Whether flushes run beside other commands. Over ATA they do not.
     pub queued_flush: bool,
-    /// Granularity of a file's time stamps in ms: the first write to a file in a tick changes them,
-    /// and the file's next fsync commits the file system's journal. 0: the files are synced without
-    /// a commit (fdatasync).
+    /// Granularity of a file's time stamps, ms. The first write to a file in a tick changes them,
+    /// and the file's next fsync commits the journal of the file system. 0: no commit (fdatasync).
     pub tick_ms: u64,
-    /// Whether each table, and each partition of one, is a file (`innodb_file_per_table`): a
-    /// batch of pages then ends with an fsync of each file that it wrote to, one after another.
+    /// Whether each table, and each partition of one, is a file (`innodb_file_per_table`). A batch
+    /// of pages then ends with an fsync of each file that it wrote to, one after another.
     pub file_per_table: bool,
     /// Clients, without think time.
     pub clients: u32,
@@ -68,55 +66,59 @@ pub struct EngineJob {
     pub cores: u32,
     /// Processor time of a transaction, µs.
     pub cpu_us: f64,
-    /// Processor time for each page that it uses, µs.
+    /// Processor time for each page that a transaction uses, µs.
     pub page_cpu_us: f64,
-    /// Size of the log, MiB.
+    /// Size of the redo log, MiB.
     pub log_mib: u64,
-    /// The place of the log.
+    /// Where the redo log is.
     pub log_device: LogDevice,
-    /// The design of the log's own drive; without it, that of the drive with the pages.
+    /// Design of the log's own drive. Left out: that of the drive with the pages.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub log_design: Option<String>,
     /// Whether the log's own drive carries real bytes instead of stamps.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub log_bytes: bool,
-    /// The flash log that it has instead of a log on one drive: the name of a `[log.NAME]`.
+    /// The log is a flash log: the name of a `[log.NAME]`. `log_device = "same"`, `log_design` and
+    /// `log_bytes` are left out then.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub log: Option<String>,
-    /// The flash cache between pool and drive: the name of a `[cache.NAME]`.
+    /// A flash cache between the pool and the drive with the pages: the name of a `[cache.NAME]`.
+    /// `double_write = false` then, since flash has a copy of each page that is being written.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cache: Option<String>,
     /// Which page leaves the pool next.
     pub replacement: Order,
-    /// Seconds between checkpoints; 0: whenever one moves far enough in the log.
+    /// Seconds between checkpoints, each of which writes all pages that changed before. 0: a
+    /// checkpoint whenever it moves far enough in the log.
     pub checkpoint_s: f64,
-    /// The share of TPC-C's pages that rows fill, in per cent.
+    /// Share of a page of TPC-C that rows fill, per cent. The database has so many more pages if it
+    /// is small.
     pub fill_percent: f64,
-    /// Transactions that are measured after a restart, which redoes the log in virtual time after
-    /// the first power cut; 0: power cuts are only judged. With checkpoints by time that cut comes in
-    /// the middle between two of them.
+    /// After the first cut the engine restarts in virtual time as a database does, and so many
+    /// transactions follow. 0: cuts are only judged. With `checkpoint_s` that cut comes in the
+    /// middle between two checkpoints.
     pub restart: u64,
     /// Instances of the buffer pool (`innodb_buffer_pool_instances`), each with its own lists.
     pub instances: u32,
     /// Page cleaners. Each goes through all instances, one after another.
     pub cleaners: u32,
-    /// Pages that a cleaner takes from the tail at a time: it frees clean ones and writes the
-    /// others together (the chunk of 100 in MySQL's `buf_flush_LRU_tail`).
+    /// Pages that a cleaner takes off the tail of the LRU list at a time. It frees clean ones and
+    /// writes the others together (the chunk of 100 in MySQL's `buf_flush_LRU_tail`).
     pub batch_pages: u32,
-    /// Pages at the tail of an instance's LRU list that a cleaner examines in a pass, and the number
-    /// of free frames that it tries to keep there.
+    /// Pages at the tail of an instance's LRU list that a cleaner looks at in a turn, and free
+    /// frames that it tries to keep there.
     pub lru_depth: u32,
-    /// Time between passes of a cleaner that is not called, ms.
+    /// Time between turns of a cleaner that is not called, ms.
     pub cleaner_ms: f64,
-    /// Whether a reader that finds no clean frame writes one page itself (as in InnoDB), or waits
-    /// for a cleaner.
+    /// Whether a reader without a clean frame writes one page itself (as in InnoDB). Otherwise it
+    /// waits for a cleaner.
     pub single_page_flush: bool,
-    /// Whether a reader that finds no clean frame also wakes a cleaner (MySQL from 5.7 on), or
-    /// cleaners work by their clock alone (MySQL 5.6).
+    /// Whether a reader without a clean frame also wakes a cleaner (MySQL from 5.7 on). Otherwise
+    /// cleaners work by their clock alone (5.6).
     pub wake_cleaner: bool,
-    /// Transactions before measuring begins.
+    /// Transactions before the measurement.
     pub warmup: u64,
-    /// Transactions measured.
+    /// Transactions of the measurement.
     pub transactions: u64,
 }
 

@@ -39,15 +39,14 @@ const NAMES: u64 = 1000;
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct TpccScale {
-    /// Warehouses, 1 to 1000. With one warehouse nothing is remote.
+    /// Warehouses. With one warehouse nothing is remote.
     pub warehouses: u64,
-    /// Items, each with stock in each warehouse, 20 to 100,000; the standard has 100,000.
+    /// Items, each with stock in each warehouse. The standard has 100,000.
     pub items: u64,
-    /// Customers in each of a warehouse's ten districts, 3 to 3,000; the standard has
-    /// 3,000.
+    /// Customers in each of a warehouse's ten districts. The standard has 3,000.
     pub customers_per_district: u64,
-    /// Orders that each district is loaded with, 3 to 3,000; three tenths of them are not delivered
-    /// yet. `None`: one for each customer, as in the standard.
+    /// Orders that each district is loaded with; three tenths of them are not delivered yet. Left
+    /// out: one for each customer, as in the standard.
     pub orders_per_district: Option<u64>,
 }
 

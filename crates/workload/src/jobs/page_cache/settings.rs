@@ -8,26 +8,26 @@ use super::super::{JobError, refused};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields, default, expecting = "a table: `buffered = {}` has the defaults")]
 pub struct Buffered {
-    /// Processor time of a buffered read or write without what it copies, ns. At least 1.
+    /// Processor time of a read or write without copying, ns.
     pub call_ns: u64,
-    /// Processor time to copy a page of 4 KiB, ns.
+    /// Processor time to copy 4 KiB, ns.
     pub page_ns: u64,
     /// Processor time of an fsync, ns.
     pub fsync_ns: u64,
-    /// Pages of 4 KiB in the cache, at most. At least 16.
+    /// Pages of 4 KiB in the cache. The clean one that was used longest ago makes room.
     pub cache_pages: u64,
-    /// Write-back begins when more of the cache than this is dirty, per cent.
+    /// The host writes back while more of the cache is dirty, per cent.
     pub dirty_background_percent: u64,
-    /// Writes wait while so much of the cache is dirty or being written, per cent. More than
-    /// `dirty_background_percent`, at most 100.
+    /// Writes wait while so much of the cache is dirty or being written, per cent: more than
+    /// `dirty_background_percent`.
     pub dirty_percent: u64,
     /// What has been dirty for so long is written back, ms.
     pub dirty_expire_ms: u64,
-    /// How often the host looks for what has been dirty for too long, ms. At least 1.
+    /// How often the host looks for what has been dirty for too long, ms.
     pub writeback_ms: u64,
-    /// The longest command of write-back, in pages of 4 KiB. At least 1.
+    /// Pages of 4 KiB in a command of write-back, at most.
     pub command_pages: u64,
-    /// Commands of write-back at the device, at most. At least 1.
+    /// Commands of write-back at the device, at most.
     pub depth: u64,
 }
 

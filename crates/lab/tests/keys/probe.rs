@@ -17,34 +17,50 @@ pub struct Kind<'a> {
     pub accepts: fn(&Table) -> bool,
 }
 
-/// The range of a key of this type, in words.
+/// The range of a key of this type, in words; empty: names and tables, which no number bounds.
 pub fn range(kind: &Kind, path: &[&str], of: &str) -> String {
-    match of {
+    let one = of.strip_prefix("Option<").and_then(|of| of.strip_suffix('>')).unwrap_or(of);
+    match one {
         "bool" => "`true`, `false`".to_string(),
         "f64" => float(kind, path),
         "Vec<u64>" => list(kind, path),
+        "[u64; 2]" => pair(kind, path),
+        "u8" => whole(kind, path, u8::MAX.into()),
+        "u16" => whole(kind, path, u16::MAX.into()),
         "u32" => whole(kind, path, u32::MAX.into()),
         "u64" | "usize" => whole(kind, path, i64::MAX),
-        _ => panic!("{path:?} is of type {of}"),
+        of => {
+            let whole = ["u8", "u16", "u32", "u64", "usize", "f64", "i32", "i64"];
+            assert!(!whole.contains(&of), "{path:?} is of type {of}");
+            String::new()
+        }
     }
 }
 
-/// The table with another value at this key.
+/// The table with another value at this key; numbers in the path are places in lists.
 fn with(base: &Table, path: &[&str], value: Value) -> Table {
     let mut changed = base.clone();
-    match path {
-        [table, key] => {
-            let inner = changed[*table].as_table_mut().expect("a table");
-            inner.insert((*key).to_string(), value);
-        }
-        [key] => drop(changed.insert((*key).to_string(), value)),
-        _ => panic!("{path:?}"),
+    let (key, way) = path.split_last().expect("a key");
+    let Some((first, way)) = way.split_first() else {
+        changed.insert((*key).to_string(), value);
+        return changed;
+    };
+    let mut at = changed.get_mut(*first).expect("a table");
+    for part in way {
+        at = match at {
+            Value::Array(list) => &mut list[part.parse::<usize>().expect("a place")],
+            at => &mut at[*part],
+        };
     }
+    at.as_table_mut().expect("a table").insert((*key).to_string(), value);
     changed
 }
 
 fn value<'a>(base: &'a Table, path: &[&str]) -> &'a Value {
-    path[1..].iter().fold(&base[path[0]], |at, key| &at[*key])
+    path[1..].iter().fold(&base[path[0]], |at, key| match at {
+        Value::Array(list) => &list[key.parse::<usize>().expect("a place")],
+        at => at.get(*key).unwrap_or_else(|| panic!("{path:?} has no value to start from")),
+    })
 }
 
 /// Presets in the order in which they are asked: the first one, then those whose texts have the key.
@@ -185,15 +201,32 @@ fn grouped(number: i64) -> String {
     text
 }
 
+/// Two numbers: what both may be, if they are equal.
+fn pair(kind: &Kind, path: &[&str]) -> String {
+    let (_, base) = bases(kind, path)[0];
+    let accepts = |n: i64| {
+        let both = vec![Value::Integer(n); 2];
+        n >= 0 && (kind.accepts)(&with(base, path, Value::Array(both)))
+    };
+    let at = value(base, path).as_array().and_then(|list| list.last()?.as_integer());
+    format!("two numbers, each {}", Numbers::around(&accepts, at.expect("a number"), i64::MAX))
+}
+
 /// Numbers with a fraction: one interval, or one below 0 and one above it.
 fn float(kind: &Kind, path: &[&str]) -> String {
-    let (base, accepts) = bases(kind, path)
-        .into_iter()
-        .map(|(_, base)| (base, |n: f64| (kind.accepts)(&with(base, path, Value::Float(n)))))
-        .find(|(_, accepts)| accepts(1.0))
-        .expect("a preset");
+    let bases = bases(kind, path);
+    let accepting = |base: &Table, n: f64| (kind.accepts)(&with(base, path, Value::Float(n)));
+    let (_, base) = bases.iter().find(|(_, base)| accepting(base, 1.0)).unwrap_or(&bases[0]);
+    let accepts = |n: f64| accepting(base, n);
     let at = value(base, path).as_float().expect("a number");
-    assert!(accepts(at));
+    assert!(accepts(at), "{path:?} = {at} is the value of a preset");
+    if accepts(1e12) {
+        return match (accepts(-1e12), accepts(0.0)) {
+            (true, _) => "any number".to_string(),
+            (_, true) => "0 or more".to_string(),
+            _ => "above 0".to_string(),
+        };
+    }
     // Bounds are whole numbers, or depend on other keys.
     let bound = |from: f64, beyond: f64| {
         let (mut good, mut bad) = (from, beyond);
@@ -217,13 +250,15 @@ fn float(kind: &Kind, path: &[&str]) -> String {
             let highest = words(bound(-50.0, 0.0));
             format!("above {lowest} and below {highest}, or {} to {most}", words(least))
         }
+        false if least < 1e-6 => format!("above 0 to {most}"),
         false => format!("{} to {most}", words(least)),
     }
 }
 
-/// With two digits behind the point, if it has any.
+/// With two digits behind the point, if it has any; small numbers with all that they have.
 fn words(number: f64) -> String {
-    let rounded = (number * 100.0).round() / 100.0;
+    let digits = if number.abs() < 0.01 { 1e6 } else { 100.0 };
+    let rounded = (number * digits).round() / digits;
     match rounded.fract() == 0.0 && rounded.abs() < 1e15 {
         true => grouped(rounded as i64).replace("-,", "-"),
         false => rounded.to_string(),
@@ -239,7 +274,11 @@ fn list(kind: &Kind, path: &[&str]) -> String {
     };
     let start = value(base, path).as_array().and_then(|list| list.first()?.as_integer());
     let at = start.unwrap_or(100);
-    let longest = furthest(|n| accepts(n as usize, at), 1 << 16);
+    let bound = 1 << 16;
+    let longest = furthest(|n| accepts(n as usize, at), bound);
     let numbers = Numbers::around(&|n| accepts(1, n), at, i64::MAX);
-    format!("at most {longest} numbers, each {numbers}")
+    match longest == bound {
+        true => format!("numbers, each {numbers}"),
+        false => format!("at most {longest} numbers, each {numbers}"),
+    }
 }
