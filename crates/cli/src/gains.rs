@@ -1,4 +1,5 @@
-//! What one design does beside another, in a line each: below the table of a workload.
+//! What one design does beside another, in a line each, and what is lost when the power goes, in a
+//! line: below the table of a workload.
 //!
 //! 1. Rows are compared that differ in their design alone: same journal, settings and parameters.
 //! 2. The first design of the workload is what the others stand beside.
@@ -9,12 +10,7 @@ use tantalum_lab::report::RowReport;
 
 /// A line for each design but the first; empty if there is only one.
 pub fn lines(rows: &[RowReport], rate: &str) -> String {
-    let mut designs: Vec<&str> = Vec::new();
-    for row in rows {
-        if !designs.contains(&row.design.as_str()) {
-            designs.push(&row.design);
-        }
-    }
+    let designs = designs(rows);
     let Some((first, others)) = designs.split_first() else { return String::new() };
     let mut text = String::new();
     for other in others {
@@ -33,6 +29,51 @@ pub fn lines(rows: &[RowReport], rate: &str) -> String {
         let _ = writeln!(text, "{other} beside {first}: {all} the {rate}{lossless}");
     }
     text
+}
+
+/// The designs of the rows, in their order.
+fn designs(rows: &[RowReport]) -> Vec<&str> {
+    let mut designs: Vec<&str> = Vec::new();
+    for row in rows {
+        if !designs.contains(&row.design.as_str()) {
+            designs.push(&row.design);
+        }
+    }
+    designs
+}
+
+/// What each design loses when the power goes; `writes` are what may be lost. Empty if there is only
+/// one design.
+pub fn losses(rows: &[RowReport], writes: &str) -> String {
+    let designs = designs(rows);
+    let mut told: Vec<String> = Vec::new();
+    let mut kept: Vec<&str> = Vec::new();
+    for design in designs.iter().copied() {
+        let own = || rows.iter().filter(|r| r.design == design && r.error.is_none());
+        let of_all = own().count();
+        let lossy = own().filter(|r| r.findings.lost_anything()).count();
+        let most = own().map(|r| r.findings.commits_lost).max().unwrap_or(0);
+        let is_damaged = own().any(|r| r.findings.databases_corrupt > 0);
+        let damage = if is_damaged { ", and the database with them" } else { "" };
+        match (of_all, lossy) {
+            (0, _) => {}
+            (_, 0) => kept.push(design),
+            (1, _) => told.push(format!("{design} loses {most} {writes}{damage}")),
+            _ => told.push(format!(
+                "{design} loses up to {most} {writes}{damage} (in {lossy} of its {of_all} rows)"
+            )),
+        }
+    }
+    if let Some((last, others)) = kept.split_last() {
+        told.push(match others {
+            [] => format!("{last} loses nothing"),
+            others => format!("{} and {last} lose nothing", others.join(", ")),
+        });
+    }
+    match designs.len() > 1 && !told.is_empty() {
+        true => format!("when the power goes: {}\n", told.join("; ")),
+        false => String::new(),
+    }
 }
 
 /// Two rows that differ in their design alone.
@@ -129,5 +170,27 @@ mod tests {
         );
         four.truncate(2);
         assert_eq!(lines(&four, "tx/s"), "");
+    }
+
+    #[test]
+    fn what_is_lost_is_said_of_each_design() {
+        let mut four = rows(|i| (1.0, [0, 7, 0, 0][i]));
+        assert_eq!(
+            losses(&four, "commits"),
+            "when the power goes: volatile loses up to 7 commits (in 1 of its 2 rows); durassd loses \
+             nothing\n"
+        );
+        let lossy = four.iter().position(|row| row.findings.lost_anything()).expect("one is");
+        four[lossy].findings.databases_corrupt = 1;
+        let told = losses(&four, "commits");
+        assert!(told.contains("7 commits, and the database with them (in"), "{told}");
+        four.iter_mut().for_each(|row| {
+            row.findings.commits_lost = 0;
+            row.findings.databases_corrupt = 0;
+        });
+        let told = losses(&four, "commits");
+        assert_eq!(told, "when the power goes: volatile and durassd lose nothing\n");
+        four.retain(|row| row.design == "durassd");
+        assert_eq!(losses(&four, "commits"), "");
     }
 }

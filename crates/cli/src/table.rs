@@ -107,8 +107,9 @@ fn tables_within(report: &Report, width: usize) -> String {
             WorkloadKind::Pages(name) | WorkloadKind::Job(name) => name,
         };
         let _ = writeln!(text, "\n{title}\n{}", table(rows, width));
-        let rate = Terms::of(rows).rate;
+        let Terms { rate, writes, .. } = *Terms::of(rows);
         text.push_str(&gains::lines(rows, if rate == "per second" { "rate" } else { rate }));
+        text.push_str(&gains::losses(rows, writes));
         for row in rows {
             for note in row.notes() {
                 let _ = writeln!(text, "{}: {note}", row.name);

@@ -32,6 +32,9 @@ mod tests {
     fn it_is_an_experiment() {
         let experiment = Experiment::parse("init.toml", TEXT).expect("it can be read");
         assert_eq!(experiment.rows().expect("it has rows").len(), 6);
+        // A question of a line has an answer of a few lines.
+        let of_toml = TEXT.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
+        assert!(of_toml.count() <= 15);
     }
 
     #[test]
