@@ -3,6 +3,8 @@
 use crate::out;
 use clap::Args;
 use serde::Serialize;
+use std::fmt::Write;
+use tantalum_drive::CacheMode;
 use tantalum_lab::subject;
 
 /// Arguments of `tantalum designs`.
@@ -69,15 +71,10 @@ fn described(name: Option<&str>) -> Result<Vec<Described>, String> {
     let describe = |name: &'static str| {
         let ssd = subject::ssd_preset(name).ok();
         let layout = ssd.as_ref().and_then(|design| Some((design, design.check().ok()?)));
-        let kind = match () {
-            () if ssd.is_some() => "ssd",
-            () if subject::disk_preset(name).is_ok() => "disk",
-            () => "sampled",
-        };
         let whole = subject::preset_toml(name)?;
         Ok(Described {
             name,
-            kind,
+            kind: kind(name),
             about: about(subject::preset_text(name)?),
             capacity_bytes: layout.as_ref().map(|(_, layout)| u64::from(layout.logical) * 4096),
             spare_units: layout.as_ref().map(|(design, layout)| layout.spare_left(design)),
@@ -104,17 +101,52 @@ fn spare(name: &str) -> String {
     )
 }
 
-/// Each preset's name with the first sentence of its text.
+/// The kinds of presets, and what they are called.
+const KINDS: [(&str, &str); 3] = [
+    ("ssd", "SSDs (capacity, what becomes of the write cache when the power goes, what they are)"),
+    ("disk", "Magnetic disks"),
+    ("sampled", "Sampled devices, whose times are drawn from tables"),
+];
+
+/// What kind of device a preset is.
+fn kind(name: &str) -> &'static str {
+    match () {
+        () if subject::ssd_preset(name).is_ok() => "ssd",
+        () if subject::disk_preset(name).is_ok() => "disk",
+        () => "sampled",
+    }
+}
+
+/// Each preset's name with the first sentence of its text, by kinds.
 fn list() -> Result<String, String> {
     let names: Vec<_> = subject::presets().collect();
     let width = names.iter().map(|n| n.len()).max().unwrap_or(0);
     let mut lines = String::new();
-    for name in names {
-        let about = about(subject::preset_text(name)?);
-        lines.push_str(format!("{name:width$}  {about}").trim_end());
-        lines.push('\n');
+    for (of, title) in KINDS {
+        let gap = if lines.is_empty() { "" } else { "\n" };
+        let _ = writeln!(lines, "{gap}{title}:");
+        for name in names.iter().filter(|name| kind(name) == of) {
+            let about = about(subject::preset_text(name)?);
+            let promise = promise(name);
+            lines.push_str(format!("  {name:width$}  {promise}{about}").trim_end());
+            lines.push('\n');
+        }
     }
+    lines.push_str("\nMore of one: tantalum designs NAME\n");
     Ok(lines)
+}
+
+/// Of an SSD: its capacity, and what becomes of its write cache when the power goes.
+fn promise(name: &str) -> String {
+    let Ok(design) = subject::ssd_preset(name) else { return String::new() };
+    let Ok(layout) = design.check() else { return String::new() };
+    let cache = match design.cache.mode {
+        CacheMode::Protected => "kept",
+        CacheMode::Volatile => "lost",
+        CacheMode::Off | CacheMode::Through => "none",
+    };
+    let gb = u64::from(layout.logical) * 4096 / 1_000_000_000;
+    format!("{gb:>4} GB, cache {cache}  ")
 }
 
 /// The first sentence of the comment that a preset begins with.
@@ -135,11 +167,20 @@ mod tests {
     #[test]
     fn every_preset_says_in_a_line_what_it_is() {
         let list = list().unwrap();
-        assert_eq!(list.lines().count(), subject::presets().count());
-        for (line, name) in list.lines().zip(subject::presets()) {
+        let mut presets = 0;
+        for line in list.lines().filter_map(|line| line.strip_prefix("  ")) {
+            let name = line.split(' ').next().expect("a name");
+            assert!(subject::preset_text(name).is_ok(), "{line}");
             let about = line.strip_prefix(name).unwrap().trim_start();
             assert!(about.len() > 20 && about.ends_with('.'), "{line}");
+            // An SSD says what it promises.
+            let promises = ["kept", "lost", "none"].map(|fate| format!(" GB, cache {fate}  "));
+            let is_told = promises.iter().any(|promise| about.contains(promise));
+            assert_eq!(is_told, kind(name) == "ssd", "{line}");
+            presets += 1;
         }
+        assert_eq!(presets, subject::presets().count());
+        assert!(list.contains(" GB, cache kept  A durable cache behind capacitors"), "{list}");
     }
 
     #[test]

@@ -53,7 +53,9 @@ fn text(all: &[Sum]) -> String {
     let mut table = Table::new();
     table.load_preset(comfy_table::presets::ASCII_MARKDOWN);
     table.set_content_arrangement(ContentArrangement::Disabled);
-    table.set_header(["experiment", "fitted", "mean", "worst", "predicted", "mean", "worst"]);
+    let numbers = ["fitted\nnumbers", "predicted\nnumbers"];
+    let [mean, worst] = ["off by,\nmean", "off by,\nworst"];
+    table.set_header(["experiment", numbers[0], mean, worst, numbers[1], mean, worst]);
     for sum in all {
         table.add_row(row(&sum.title, &sum.deviations));
     }
@@ -65,8 +67,13 @@ fn text(all: &[Sum]) -> String {
             column.set_cell_alignment(CellAlignment::Right);
         }
     }
-    format!("{table}\n\n{total}\n")
+    format!("{table}\n\n{total}\n{LEGEND}")
 }
+
+const LEGEND: &str = "\
+fitted: parameters of the models were fitted to these published numbers; predicted: they were not.
+off by: how far ours are from the published number, in per cent of it
+";
 
 fn row(title: &str, of: &Deviations) -> Vec<String> {
     let cells = |d: Option<Deviation>| match d {

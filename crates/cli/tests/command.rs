@@ -268,7 +268,7 @@ fn results_are_held_to_published_numbers() {
 fn designs_can_be_listed_shown_and_completed() {
     let (names, _) = ends(&tantalum(&["designs"]), 0);
     assert!(
-        names.lines().any(|l| l.starts_with("durassd ") && l.contains("durable cache")),
+        names.lines().any(|l| l.starts_with("  durassd ") && l.contains("durable cache")),
         "{names}"
     );
     let (text, _) = ends(&tantalum(&["designs", "durassd"]), 0);
@@ -284,7 +284,8 @@ fn designs_can_be_listed_shown_and_completed() {
 #[test]
 fn a_design_with_every_key_can_be_given_back() {
     let (names, _) = ends(&tantalum(&["designs"]), 0);
-    for name in names.lines().filter_map(|l| l.split_whitespace().next()) {
+    let names = names.lines().filter_map(|line| line.strip_prefix("  "));
+    for name in names.filter_map(|line| line.split_whitespace().next()) {
         let printed = |more: &[&str]| -> toml::Table {
             let arguments: Vec<_> = ["designs", name].iter().chain(more).copied().collect();
             let (text, _) = ends(&tantalum(&arguments), 0);
