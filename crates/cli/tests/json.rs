@@ -9,6 +9,10 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use tantalum_export::control::{CutReport, Power, Values};
+use tantalum_torture::check::{Check, Harm};
+use tantalum_torture::ground::{Blow, Outage};
+use tantalum_torture::report::{Report, Round, Setting, VERSION};
 
 /// What a command prints.
 fn json(arguments: &[&str]) -> Value {
@@ -134,6 +138,63 @@ fn a_fit() {
     let fitted = json(&[&["fit", text(&numbers)][..], &free].concat());
     assert!(fitted["design"].as_str().is_some_and(|toml| toml.contains("[geometry]")), "{fitted}");
     is_documented("fit", &[fitted]);
+}
+
+#[test]
+fn a_trace() {
+    let sample = concat!(env!("CARGO_MANIFEST_DIR"), "/../workload/tests/samples/blkparse.txt");
+    is_documented("trace info", &[json(&["trace", "info", sample])]);
+}
+
+/// A run with everything that a report may have. (That a run prints such a report is a test of its
+/// own: it needs a mounted drive.)
+#[test]
+fn a_torture() {
+    let cut = CutReport {
+        was: Power::On,
+        acknowledged_is_safe: true,
+        lost_blocks_at_most: 0,
+        real_ns: 1,
+        complete: true,
+        words: "off".into(),
+        lines: Vec::new(),
+        values: Values::default(),
+    };
+    let round = Round {
+        number: 1,
+        blow: Blow::Cut,
+        commits: 7,
+        under_way: 2,
+        outage: Outage { cut: Some(cut.clone()), log_cut: Some(cut) },
+        lost_device: false,
+        drive_seconds: Some(0.1),
+        mount_seconds: 0.2,
+        database_seconds: 0.3,
+        check: Check { count: [(Harm::Lost, 1)].into(), ..Check::default() },
+    };
+    let setting = Setting {
+        database: "sqlite".into(),
+        design: Some("durassd".into()),
+        log: None,
+        file_system: None,
+        protection: true,
+        barriers: true,
+        time_scale: 1.0,
+        seed: 1,
+        clients: 4,
+        accounts: 100,
+    };
+    let report = Report {
+        version: VERSION,
+        setting,
+        rounds: vec![round],
+        left: None,
+        failure: None,
+        interrupted: false,
+    };
+    let document: Value = serde_json::from_str(&report.to_json()).expect("it is JSON");
+    assert_eq!(document["summary"]["harm"]["lost"], 1);
+    is_documented("torture", &[document]);
 }
 
 #[test]
