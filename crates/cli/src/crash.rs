@@ -6,7 +6,7 @@ mod summary;
 
 use crate::counted::counted;
 use crate::random::random;
-use crate::{builtin, out, repeat, time};
+use crate::{builtin, near, out, repeat, time};
 use clap::Args;
 use findings::Findings;
 use progress::Progress;
@@ -68,6 +68,9 @@ pub struct CrashArguments {
     /// Only rows whose name contains this; may be given several times
     #[arg(long = "row", value_name = "TEXT")]
     rows: Vec<String>,
+    /// Print the names of the rows, and run nothing
+    #[arg(long)]
+    list: bool,
     /// Repeat one case of one row; its name was printed when it was found
     #[arg(long, value_name = "CASE",
           conflicts_with_all = ["exhaustive", "samples", "budget", "findings", "stop_at_first"])]
@@ -135,6 +138,9 @@ pub fn crash(arguments: &CrashArguments) -> u8 {
         Ok(loaded) => loaded,
         Err(message) => return out::error(message, out::USAGE),
     };
+    if arguments.list {
+        return out::lines(rows.iter().map(|row| row.name.as_str()));
+    }
     quiet_panics();
     if let Some(id) = &arguments.case {
         return one_case(&file, &rows, id);
@@ -233,8 +239,7 @@ fn load(arguments: &CrashArguments) -> Result<(CrashFile, Vec<CrashRow>), String
     for word in &arguments.rows {
         if !rows.iter().any(|r| r.name.contains(word.as_str())) {
             let names: Vec<_> = rows.iter().map(|r| r.name.as_str()).collect();
-            let names = names.join(", ");
-            return Err(format!("no row's name contains \"{word}\"; rows are: {names}"));
+            return Err(near::no_row(word, &names));
         }
     }
     if !arguments.rows.is_empty() {
@@ -251,8 +256,9 @@ fn one_case(file: &CrashFile, rows: &[CrashRow], id: &str) -> u8 {
         ([row], _) => row,
         (all, Some(row)) if all.iter().all(|r| r.name.starts_with(&row.name)) => row,
         _ => {
-            let names = rows.iter().map(|r| r.name.as_str()).collect::<Vec<_>>().join(", ");
-            let what = format!("--case repeats a case of one row; choose it with --row: {names}");
+            let names: Vec<_> = rows.iter().map(|r| r.name.as_str()).collect();
+            let told = near::some(&names);
+            let what = format!("--case repeats a case of one row; choose it with --row; {told}");
             return out::error(what, out::USAGE);
         }
     };

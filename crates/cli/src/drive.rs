@@ -24,7 +24,7 @@ mod view;
 #[cfg(feature = "live")]
 mod words;
 
-#[cfg(feature = "live")]
+#[cfg(feature = "torture")]
 pub use crate::size::bytes;
 pub use create::named;
 #[cfg(feature = "torture")]

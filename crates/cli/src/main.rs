@@ -23,6 +23,8 @@ mod log;
 #[path = "without/log.rs"]
 mod log;
 mod manual;
+mod near;
+mod new_file;
 #[cfg(feature = "live")]
 mod members;
 mod out;

@@ -21,10 +21,10 @@ pub const UNKNOWN: u8 = 3;
 /// Exit code: the user interrupted the command.
 pub const INTERRUPTED: i32 = 130;
 
-/// Why a command is missing in a build that only simulates, and what to do.
-#[cfg(any(test, not(feature = "full")))]
-pub const NOT_HERE: &str = "it was built to simulate only. With `cargo run --release --features full \
-                            -- …` in the checkout it has everything (Linux)";
+/// What to do where a build has fewer commands.
+#[cfg(any(test, not(feature = "torture")))]
+pub const NOT_HERE: &str = "builds with more features have it. `cargo run --release --features full \
+                            -- …` in the checkout has everything (Linux)";
 
 /// All exit codes: the code, its meaning, and when it is that.
 pub const CODES: &[(u8, &str, &str)] = &[
@@ -53,6 +53,12 @@ pub fn bytes(bytes: &[u8]) -> u8 {
         Err(e) if e.kind() == ErrorKind::BrokenPipe => OK,
         Err(e) => error(format_args!("cannot write to standard output: {e}"), FAILED),
     }
+}
+
+/// Writes lines to standard output.
+pub fn lines<'a>(lines: impl IntoIterator<Item = &'a str>) -> u8 {
+    let text: String = lines.into_iter().flat_map(|line| [line, "\n"]).collect();
+    bytes(text.as_bytes())
 }
 
 /// Writes a value to standard output as JSON (docs/json.md).

@@ -4,7 +4,7 @@ mod bars;
 mod init;
 
 use crate::counted::counted;
-use crate::{builtin, out, repeat, table};
+use crate::{builtin, near, out, repeat, table};
 use bars::Bars;
 use clap::Args;
 use std::fs::File;
@@ -34,6 +34,7 @@ Examples:
   tantalum run experiments/first.toml --html first.html
   tantalum run experiments/first.toml --svg throughput=first.svg
   tantalum run experiments/first.toml --cuts 500 --json first.json
+  tantalum run experiments/first.toml --list   the names of its rows
   tantalum run experiments/first.toml --row linkbench/durassd --seed 7
   tantalum run experiments/first.toml --set run.clients=8 --set drive.cache.buffer_kib=4096
   tantalum run experiments/first.toml --quick --check-determinism
@@ -47,7 +48,7 @@ pub struct RunArguments {
     /// The experiment file (TOML), or the name of one that is built in; without it these are listed
     experiment: Option<PathBuf>,
     /// Write a short commented experiment to this new file, to start from
-    #[arg(long, value_name = "FILE", exclusive = true)]
+    #[arg(long, value_name = "FILE", exclusive = true, value_parser = crate::new_file::new_file())]
     init: Option<PathBuf>,
     /// Another value for a key of the experiment's TOML, with dots for tables; may be given several
     /// times. A value that is not TOML is taken as a string
@@ -89,6 +90,9 @@ pub struct RunArguments {
     /// may be given several times
     #[arg(long = "row", value_name = "TEXT")]
     rows: Vec<String>,
+    /// Print the names of the rows, and run nothing
+    #[arg(long)]
+    list: bool,
     /// Rows that run at the same time [default: one for each processor]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     threads: Option<u16>,
@@ -226,6 +230,9 @@ pub fn run(arguments: &RunArguments) -> u8 {
         Ok(rows) => rows,
         Err(message) => return out::error(message, out::USAGE),
     };
+    if arguments.list {
+        return out::lines(rows.iter().map(|row| row.name.as_str()));
+    }
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let threads = arguments.threads.map_or(cores, usize::from);
     let possible = runner::check(&rows).and_then(|()| memory::check(&experiment, &rows, threads));
@@ -234,9 +241,10 @@ pub fn run(arguments: &RunArguments) -> u8 {
         return out::error(message, out::USAGE);
     }
     if arguments.log_writes.is_some() && rows.len() > 1 {
-        let names = rows.iter().map(|r| r.name.as_str()).collect::<Vec<_>>().join(", ");
+        let names: Vec<_> = rows.iter().map(|r| r.name.as_str()).collect();
+        let told = near::some(&names);
         return out::error(
-            format_args!("--log-writes records one row; choose it with --row: {names}"),
+            format_args!("--log-writes records one row; choose it with --row; {told}"),
             out::USAGE,
         );
     }
@@ -426,8 +434,7 @@ fn choose(experiment: &Experiment, words: &[String]) -> Result<Vec<Row>, String>
     for word in words {
         if !rows.iter().any(|r| r.name.contains(word.as_str())) {
             let names: Vec<_> = rows.iter().map(|r| r.name.as_str()).collect();
-            let names = names.join(", ");
-            return Err(format!("no row's name contains \"{word}\"; rows are: {names}"));
+            return Err(near::no_row(word, &names));
         }
     }
     if !words.is_empty() {

@@ -114,6 +114,17 @@ fn mistakes_end_in_2_and_are_named() {
         assert_eq!(err.lines().count(), 1, "{arguments:?}: {err}");
     }
     ends(&tantalum(&["run", &fine, "--cuts", "0"]), 2);
+    for arguments in [&["drive", "create", "-5"][..], &["run", "--init", "-5"]] {
+        let (_, err) = ends(&tantalum(arguments), 2);
+        assert!(err.contains("`./-5`") && !Path::new("-5").exists(), "{err}");
+    }
+    // Of many rows an error names a few; all are listed on request.
+    let (rows, _) = ends(&tantalum(&["run", "fsync-frequency", "--list"]), 0);
+    assert!(rows.lines().count() > 50, "{rows}");
+    let (_, err) = ends(&tantalum(&["run", "fsync-frequency", "--row", "durasd"]), 2);
+    assert!(err.len() < 700 && err.contains("--list prints all"), "{err}");
+    let (rows, _) = ends(&tantalum(&["crash", "crash", "--row", "ram/", "--list"]), 0);
+    assert!(rows.lines().all(|row| row.contains("ram/")) && !rows.is_empty(), "{rows}");
     let (_, err) = ends(&tantalum(&["compare", &fine, &one, "--fail-over", "-3"]), 2);
     assert!(err.contains("expected a number of per cent, at least 0"), "{err}");
     // Paths like these are never replaced by a file.

@@ -39,6 +39,7 @@ Exit codes: 0, the cache is made; 1, something failed while it was written; 2, a
 cannot be used, or there is such a description already.")]
 pub struct CreateArguments {
     /// The description to write: NAME.toml
+    #[arg(value_parser = crate::new_file::new_file())]
     description: PathBuf,
     /// The flash device: a file, a block device, the image of a drive, or model:NAME:SIZE
     #[arg(long, value_name = "PATH")]

@@ -31,6 +31,7 @@ Exit codes: 0, the image is made; 1, the file cannot be written; 2, no such driv
 can be built, or the file exists already.")]
 pub struct CreateArguments {
     /// The file to create
+    #[arg(value_parser = crate::new_file::new_file())]
     image: PathBuf,
     /// A preset, or a file with a design (TOML, see `tantalum designs NAME --all`)
     #[arg(long, value_name = "D", default_value = "durassd")]

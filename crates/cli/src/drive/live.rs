@@ -21,7 +21,9 @@ mod schedule;
 mod source;
 mod trouble;
 
-pub use arguments::{LiveArguments, OnCut, time_scale};
+#[cfg(feature = "torture")]
+pub use arguments::time_scale;
+pub use arguments::{LiveArguments, OnCut};
 pub use power::Plug;
 pub use trouble::Trouble;
 

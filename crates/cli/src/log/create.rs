@@ -31,6 +31,7 @@ Exit codes: 0, the log is made; 1, something failed while it was written; 2, a
 device cannot be used, or there is such a description already.")]
 pub struct CreateArguments {
     /// The description to write: NAME.toml
+    #[arg(value_parser = crate::new_file::new_file())]
     description: PathBuf,
     /// A device of the log: a file, a block device, the image of a drive, or model:NAME:SIZE; may be
     /// given several times
