@@ -23,10 +23,10 @@ mod log;
 #[path = "without/log.rs"]
 mod log;
 mod manual;
-mod near;
-mod new_file;
 #[cfg(feature = "live")]
 mod members;
+mod near;
+mod new_file;
 mod out;
 mod published;
 mod random;

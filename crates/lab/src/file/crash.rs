@@ -433,7 +433,7 @@ struct FlashCache {
 }
 
 /// When clean pages enter a cache volume.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Clean {
     /// When they are read, and when the host tells that they have left its memory.
