@@ -143,6 +143,11 @@ fn a_salvage_says_what_is_lost() {
     made();
     let said = log("recover", &[&at], 1).1;
     assert!(said.contains("the log is damaged at") && said.contains("use --salvage"), "{said}");
+    // A server says it in the same words.
+    let mut command = tantalum(&["log", "serve"]);
+    command.arg(&at).args(["--tcp", "127.0.0.1:0"]);
+    let said = ends(&command.output().expect("it starts"), 1).1;
+    assert!(said.contains("the log is damaged at") && said.contains("use --salvage"), "{said}");
     let said = log("recover", &[&at, salvage], 0).0;
     assert!(said.contains("the log is damaged at") && said.contains("the rest is lost"), "{said}");
     assert!(log("recover", &[&at], 0).0.contains("the backing has everything"));
@@ -371,6 +376,8 @@ fn wrong_devices_are_refused_in_a_line() {
         assert!(!at.exists(), "{why}");
     }
     assert!(std::fs::read(&a).expect("read").iter().all(|b| *b == 0), "nothing is changed");
+    let none = file("wrong.none.toml", "devices = []\n");
+    assert!(log("check", &[&none], 2).1.contains("name the devices of the log"));
     let keys = file("wrong.keys.toml", "devices = []\nbakcing = \"x\"\n");
     let said = log("check", &[&keys], 2).1;
     assert!(said.contains(":2: unknown key \"bakcing\"; did you mean \"backing\"?"), "{said}");

@@ -115,8 +115,11 @@ impl Description {
     }
 
     /// # Errors
-    /// In a line, that some members are models and others are not.
+    /// In a line, that there is no device, or that some members are models and others are not.
     pub fn check(&self) -> Result<(), String> {
+        if self.devices.is_empty() {
+            return Err("`devices` has none: name the devices of the log".to_string());
+        }
         match self.is_modelled() || !self.paths().any(|path| is_model(path)) {
             true => Ok(()),
             false => Err("models are in memory, as long as they are served: name models for the \

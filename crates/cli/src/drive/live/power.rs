@@ -7,6 +7,7 @@
 use super::report;
 use super::{About, Front, Live, Site};
 use crate::drive::words;
+use crate::members::in_words;
 use crate::out;
 use std::cell::{Cell, RefCell};
 use tantalum_device::{LiveBox, PowerState, ResizeError, StartError};
@@ -50,7 +51,7 @@ impl From<StartError> for RestoreError {
         match error {
             StartError::Lost(why) => RestoreError::DumpLost(why),
             StartError::Damaged(why) => RestoreError::Damaged(why),
-            StartError::Failed(why) => RestoreError::Failed(why),
+            StartError::Failed(why) => RestoreError::Failed(in_words(why)),
             StartError::CutAgain => RestoreError::CutAgain,
         }
     }

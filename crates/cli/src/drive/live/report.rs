@@ -1,6 +1,7 @@
 //! Answers of a running box, in the form in which they are sent.
 
 use super::{Front, Plug};
+use crate::members::in_words;
 use std::collections::BTreeMap;
 use tantalum_device::{
     AfterCut, CommandKind, Field, KindStats, LiveBox, PowerState, Shown, StartOutcome, Unit,
@@ -101,7 +102,7 @@ fn status_of<B: LiveBox, F: Front>(plug: &Plug<B, F>, fields: &[Field]) -> Statu
         cuts: plug.pulls(),
         last_cut: plug.last_cut(),
         last_restore: plug.last_restore(),
-        failure: bare.failure(),
+        failure: bare.failure().map(in_words),
         defect: bare.stopped_by(),
         values: Values::of(fields),
         fields: Described::all(fields),
