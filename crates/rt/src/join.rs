@@ -131,7 +131,8 @@ pub async fn first<A, B>(a: impl Future<Output = A>, b: impl Future<Output = B>)
 /// use tantalum_rt::{Nanos, Runtime, join};
 ///
 /// let mut runtime = Runtime::virtual_time(1);
-/// let ended = runtime.block_on(|rt| async move {
+/// let rt = runtime.handle();
+/// let ended = runtime.block_on(async move {
 ///     join(rt.sleep(Nanos::from_secs(1)), rt.sleep(Nanos::from_secs(2))).await;
 ///     rt.now()
 /// });
