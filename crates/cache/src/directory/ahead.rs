@@ -31,6 +31,7 @@ impl Directory {
     }
 
     /// As [`Directory::prefetch`], for the pages that a batch has.
+    #[cfg(not(loom))]
     pub(super) fn prefetch_batch(&self, seq: u64) {
         let mut pages = [0; super::BATCH_MAX as usize];
         let mut count = 0;
