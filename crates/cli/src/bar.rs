@@ -1,6 +1,6 @@
 //! A progress bar for long work that an interrupt can end early.
 
-use crate::{out, time};
+use crate::{interrupt, out, time};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -99,8 +99,7 @@ impl Bar {
     /// Makes Ctrl-C end the work, whose result is then shown; a second one ends the program.
     pub fn end_at_interrupt(&self) {
         let Bar { bar, over, .. } = self.clone();
-        // Without the handler the system ends the program.
-        let _ = ctrlc::set_handler(move || {
+        interrupt::at_each(move || {
             if over.swap(true, Ordering::Relaxed) {
                 bar.finish_and_clear();
                 std::process::exit(out::INTERRUPTED);

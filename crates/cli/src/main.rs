@@ -17,6 +17,7 @@ mod explain;
 mod fault;
 mod fit;
 mod gains;
+mod interrupt;
 #[cfg(feature = "live")]
 mod log;
 #[cfg(not(feature = "live"))]

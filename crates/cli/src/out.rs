@@ -42,7 +42,7 @@ pub const CODES: &[(u8, &str, &str)] = &[
          log or cache runs, or it is in use",
     ),
     (UNKNOWN, "no verdict", "too few cuts, or a defect of the database itself: try again"),
-    (INTERRUPTED as u8, "interrupted", "Ctrl-C; what was finished is printed"),
+    (INTERRUPTED as u8, "interrupted", "Ctrl-C or SIGTERM; what was finished is printed"),
 ];
 
 /// Writes to standard output. It is no error if the reader has gone (`| head`).

@@ -4,7 +4,7 @@ mod bars;
 mod init;
 
 use crate::counted::counted;
-use crate::{builtin, near, out, repeat, table};
+use crate::{builtin, interrupt, near, out, repeat, table};
 use bars::Bars;
 use clap::Args;
 use std::fs::File;
@@ -368,12 +368,11 @@ fn end_log(log: Log, path: &Path) -> u8 {
 /// The rows that have ended, for a user who interrupts the run.
 type Done = Arc<Mutex<Vec<RowReport>>>;
 
-/// Makes Ctrl-C print the rows that have ended, say how many are missing, and end the program.
+/// Makes an interrupt print the rows that have ended, say how many are missing, and end the program.
 fn end_at_interrupt(bars: &Bars, experiment: &Experiment, rows: &[Row], done: &Done) {
     let (bars, experiment, done) = (bars.clone(), experiment.clone(), done.clone());
     let names: Vec<String> = rows.iter().map(|row| row.name.clone()).collect();
-    // Without the handler the system ends the program, and the bar stays on the screen.
-    let _ = ctrlc::set_handler(move || {
+    interrupt::at_each(move || {
         bars.clear();
         let mut ended = std::mem::take(&mut *done.lock().unwrap_or_else(PoisonError::into_inner));
         ended.sort_by_key(|row| names.iter().position(|name| *name == row.name));

@@ -199,7 +199,7 @@ fn an_interrupt_ends_it_at_once_and_leaves_results_alone() {
     assert_eq!(left.collect::<Vec<_>>(), Vec::<String>::new());
 }
 
-/// What has ended is printed, and what is missing is counted.
+/// What has ended is printed, and what is missing is counted. SIGTERM is one, as Ctrl-C is above.
 #[test]
 #[cfg(unix)]
 fn an_interrupt_prints_the_rows_that_have_ended() {
@@ -216,7 +216,7 @@ fn an_interrupt_prints_the_rows_that_have_ended() {
     while !said.contains("1 of 2: ycsb-a/durassd") {
         assert_ne!(err.read_line(&mut said).expect("it can be read"), 0, "{said}");
     }
-    let kill = Command::new("kill").args(["-INT", &child.id().to_string()]).status();
+    let kill = Command::new("kill").args(["-TERM", &child.id().to_string()]).status();
     assert!(kill.expect("kill can be run").success());
     err.read_to_string(&mut said).expect("it can be read");
     let (out, _) = ends(&child.wait_with_output().expect("it ends"), 130);

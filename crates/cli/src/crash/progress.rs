@@ -6,7 +6,7 @@
 
 use super::findings::Findings;
 use crate::bar::{Began, Lines};
-use crate::{out, time};
+use crate::{interrupt, out, time};
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use rustix::termios::tcgetwinsize;
 use std::io::stderr;
@@ -97,8 +97,7 @@ impl<'a> Progress<'a> {
     /// Makes Ctrl-C end the exploration, whose result is then shown; a second one ends the program.
     pub fn end_at_interrupt(&self) {
         let (all, interrupted) = (self.all.clone(), self.interrupted.clone());
-        // Without the handler the system ends the program.
-        let _ = ctrlc::set_handler(move || {
+        interrupt::at_each(move || {
             if interrupted.swap(true, Relaxed) {
                 let _ = all.clear();
                 std::process::exit(out::INTERRUPTED);
