@@ -275,12 +275,24 @@ fn a_drive_is_measured_and_its_preset_runs() {
     let name = preset.to_str().expect("text");
     let runs = benched(&["--model", name, "--for", "20ms"]);
     assert!(runs.iter().all(|run| run["commits"].as_u64() > Some(0)), "{runs:?}");
+    // A log takes it as what is known of its devices.
+    let (a, b, at) = (device("table.a", 16), device("table.b", 16), file("table.toml", ""));
+    let [of, with, force] = ["--device", "--latencies", "--force"].map(Path::new);
+    let all = [&at, of, &a, of, &b, force, with, &preset];
+    log("create", &all, 0);
+    let described = std::fs::read_to_string(&at).expect("a description");
+    assert!(described.contains("latencies = [") && described.contains("calibrated.toml"));
+    log("recover", &[&at], 0);
+    let said = log("create", &[&all[..], &[with, &preset, with, &preset]].concat(), 2).1;
+    assert!(said.contains("`latencies` has 3 presets") && said.contains("2 devices"), "{said}");
     assert!(log("calibrate", &[&kept], 2).1.contains("say --force, or name a folder"));
     assert!(log("calibrate", &[&kept, Path::new("--force")], 2).1.contains("is too small"));
     assert!(std::fs::read(&kept).expect("a file") == vec![7; 1 << 20]);
     std::fs::write(&preset, "block_bytes = 512\nblokcs = 7\n").expect("written");
     let mut command = tantalum(&["log", "bench", "--model", name]);
     let told = ends(&command.output().expect("it starts"), 2).1;
+    assert!(told.contains("calibrated.toml:2") && told.contains("blocks"), "{told}");
+    let told = log("recover", &[&at], 2).1;
     assert!(told.contains("calibrated.toml:2") && told.contains("blocks"), "{told}");
 }
 

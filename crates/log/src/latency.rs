@@ -2,15 +2,20 @@
 //!
 //! 1. Sizes fall into classes, each twice as large as the one before. A class knows its newest
 //!    [`WINDOW`] latencies, so that it follows a device that changes.
-//! 2. A class that has seen too little is judged by the next larger one that has not; else by the
+//! 2. Latencies that were measured before ([`Latencies::of`]) count as learned, until newer ones
+//!    take their place.
+//! 3. A class that has seen too little is judged by the next larger one that has not; else by the
 //!    next smaller one, in proportion to the size. If there is none, nothing is known.
 
 use std::collections::VecDeque;
+use tantalum_device::{CommandKind, SampledModel, StreamKind};
 use tantalum_rt::Nanos;
 
 /// Latencies that a class remembers.
 const WINDOW: usize = 128;
 const CLASSES: usize = 16;
+/// Latencies that a class gets from a table: quantiles at even steps, and both ends.
+const STEPS: u32 = 63;
 
 #[derive(Clone, Debug, Default)]
 struct Window {
@@ -49,6 +54,17 @@ fn class(units: u32) -> usize {
 }
 
 impl Latencies {
+    /// What the table of a device says of writes in units of so many bytes.
+    pub fn of(table: &SampledModel, unit: u32) -> Latencies {
+        let mut known = Latencies::default();
+        for (i, class) in known.classes.iter_mut().enumerate() {
+            let bytes = u64::from(unit) << i;
+            let times = table.quantiles(CommandKind::Fua, StreamKind::Sequential, bytes, STEPS);
+            times.into_iter().for_each(|time| class.learn(time.0));
+        }
+        known
+    }
+
     /// A write of so many units took so long.
     pub fn learn(&mut self, units: u32, latency: Nanos) {
         self.classes[class(units)].learn(latency.0);
@@ -71,6 +87,7 @@ impl Latencies {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use tantalum_device::LatencyRow;
 
     proptest! {
         #[test]
@@ -89,6 +106,19 @@ mod tests {
             let less = newest.iter().rev().find(|n| **n < told);
             prop_assert!(less.is_none_or(|l| below(*l) < newest.len() * percent as usize));
         }
+    }
+
+    #[test]
+    fn a_table_counts_until_newer_latencies_take_its_place() {
+        let row = LatencyRow { command: "write".into(), stream: None, bytes: 512, us: vec![1, 64] };
+        let table = SampledModel::plain(512, 1000, vec![row]);
+        let mut latencies = Latencies::of(&table, 512);
+        let median = |of: &Latencies, units| of.quantile(units, 50, 16).map(|l| l.0 / 1000);
+        assert_eq!(median(&latencies, 1), Some(32));
+        assert_eq!(median(&latencies, 4), Some(4 * 32));
+        (0..WINDOW).for_each(|_| latencies.learn(1, Nanos::from_micros(500)));
+        assert_eq!(median(&latencies, 1), Some(500));
+        assert_eq!(median(&latencies, 4), Some(4 * 32));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use crate::Lsn;
 use crate::area::{Area, together};
 use crate::format::payload;
+use crate::latency::Latencies;
 use crate::member::Member;
 use crate::options::OpenOptions;
 use crate::plan::{Health, LaneSpec, Plan, PlanOptions};
@@ -74,7 +75,7 @@ pub(crate) fn plan<D>(
     let mut lanes = Vec::new();
     for (device, member) in members.iter().enumerate() {
         if let Some(member) = member {
-            lanes.extend(lanes_of(device, member, |stream| {
+            lanes.extend(lanes_of(device, member, options, |stream| {
                 let found = recovered
                     .streams
                     .iter()
@@ -105,6 +106,7 @@ pub(crate) fn plan<D>(
 pub(crate) fn lanes_of<D>(
     device: usize,
     member: &Member<D>,
+    options: &OpenOptions,
     found: impl Fn(u8) -> Option<Area>,
 ) -> Vec<LaneSpec> {
     let superblock = &member.superblock;
@@ -112,6 +114,8 @@ pub(crate) fn lanes_of<D>(
         let (base, sections) = superblock.area(stream);
         found(stream).unwrap_or_else(|| Area::new(base, sections, superblock.section_units))
     };
+    let table = options.latencies.iter().find(|(name, _)| *name == member.name);
+    let known = table.map(|(_, table)| Latencies::of(table, superblock.unit)).unwrap_or_default();
     let has_second = superblock.second_sections > 0;
     let step = if has_second { 2 } else { 1 };
     (0..superblock.streams())
@@ -122,6 +126,7 @@ pub(crate) fn lanes_of<D>(
             stream,
             main: area(stream),
             second: has_second.then(|| area(stream + 1)),
+            known: known.clone(),
         })
         .collect()
 }

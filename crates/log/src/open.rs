@@ -89,6 +89,10 @@ async fn open_all<D: BlockDevice + 'static>(
 ) -> Result<Opened<D>, OpenError> {
     let candidates = identify(devices, options).await?;
     check_record(&candidates[0].member.superblock, options)?;
+    for (name, table) in &options.latencies {
+        let refused = |fault| OpenError::Options(format!("the latencies of {name}: {fault}"));
+        table.check().map_err(refused)?;
+    }
     let all = candidates.iter().map(|c| &*c.member);
     check_hedging(all.map(|m| (m.name.as_str(), &m.device, m.superblock.role)), options)?;
     let newest = candidates.iter().flat_map(|c| &c.states).max_by_key(|s| s.generation);

@@ -1,6 +1,7 @@
 //! How a log is made, and how it is used.
 
 use crate::hedge::HedgeOptions;
+use tantalum_device::SampledModel;
 use tantalum_rt::Nanos;
 
 /// A device with the name by which messages call it.
@@ -101,6 +102,10 @@ pub struct OpenOptions {
     pub stall: Nanos,
     /// When slow writes are written again elsewhere.
     pub hedge: HedgeOptions,
+    /// How long the writes of devices take, by the names of the devices: measured before, as
+    /// `tantalum log calibrate` does. Without, that is learned from the first writes on, and until
+    /// then no write counts as slow. With it, what is learned takes the place of what was measured.
+    pub latencies: Vec<(String, SampledModel)>,
     /// What an append does that finds no room.
     pub when_full: WhenFull,
     /// Whether to take no records: the log is read, and its checkpoint may move. No new epoch
@@ -124,6 +129,7 @@ impl Default for OpenOptions {
             barrier: Barrier::Auto,
             stall: Nanos::from_secs(1),
             hedge: HedgeOptions::default(),
+            latencies: Vec::new(),
             when_full: WhenFull::Wait,
             read_only: false,
             salvage: false,

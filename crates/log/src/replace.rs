@@ -43,7 +43,7 @@ impl<D: BlockDevice + Clone + 'static> Core<D> {
         install(&device, &superblock, &state).await.map_err(|e| io(&device, e))?;
         let LogDevice { name, device } = device;
         let member = Rc::new(Member::new(name, device, superblock, self.options.barrier)?);
-        let mut lanes = lanes_of(index, &member, |_| None);
+        let mut lanes = lanes_of(index, &member, &self.options, |_| None);
         let area = &mut lanes[0].main;
         let mut copied = self.first.get();
         while self.durable().since(copied) > self.options.memory as u64 / 2 {

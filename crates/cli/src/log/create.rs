@@ -60,6 +60,10 @@ pub struct CreateArguments {
     /// Never write slow writes again on another device. (That takes io_uring.)
     #[arg(long)]
     no_hedging: bool,
+    /// A preset of `tantalum log calibrate`, for all devices, or given once for each: how long
+    /// writes take at first, until that is learned
+    #[arg(long, value_name = "FILE")]
+    latencies: Vec<PathBuf>,
     /// Destroy what the devices hold, and overwrite the description
     #[arg(long)]
     force: bool,
@@ -100,15 +104,18 @@ fn try_create(arguments: &CreateArguments) -> Result<Report, (String, u8)> {
         return Err(usage(format!("there is a {name} already: --force overwrites it")));
     }
     let whole = |path: &PathBuf| absolute(path);
-    let description = Description {
+    let mut description = Description {
         devices: arguments.devices.iter().map(whole).collect(),
         archive: arguments.archive.as_ref().map(whole),
         backing: arguments.backing.as_ref().map(whole),
         copies: arguments.copies,
         partitions: arguments.partitions,
         hedging: !arguments.no_hedging,
+        latencies: arguments.latencies.iter().map(whole).collect(),
+        tables: Vec::new(),
     };
     description.check().map_err(usage)?;
+    description.read_tables().map_err(usage)?;
     let text = description.text().map_err(usage)?;
     let sink = out::Sink::open(path).map_err(usage)?;
     let of_log = description.devices.iter().chain(&description.archive);

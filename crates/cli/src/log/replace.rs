@@ -153,6 +153,8 @@ mod tests {
             copies: 2,
             partitions: 1,
             hedging: true,
+            latencies: Vec::new(),
+            tables: Vec::new(),
         };
         let (now, index) = replaced(&of, Path::new("/a"), "/d".into()).expect("it is there");
         assert_eq!((now.devices, index), (vec!["/d".into(), "/b".into()], 0));

@@ -7,21 +7,26 @@
 //! copies = 1
 //! partitions = 1
 //! hedging = true             # slow writes are written again on another device
+//! latencies = ["stick.toml"] # may be left out: how long writes of the devices take, at first
 //! ```
 //!
 //! 1. Paths that are relative are so to the folder of the description.
 //! 2. `model:NAME:SIZE` is a model in memory; NAME may be the file of a preset, `FILE.toml`, and is
 //!    a path then. Either all members are models, or none.
+//! 3. `latencies` are presets as `tantalum log calibrate` writes them: one for all devices of the
+//!    array, or one for each.
 
-use super::model::{change_path, is_model};
+use super::devices::name_of;
+use super::model::{change_path, is_model, read_preset};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
+use tantalum_device::SampledModel;
 use tantalum_lab::file::parse;
 use tantalum_log::{CreateOptions, OpenOptions};
 
 /// What a description says.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Description {
     /// The devices of the array.
@@ -41,6 +46,12 @@ pub struct Description {
     /// Whether slow writes are written again on another device.
     #[serde(default = "yes")]
     pub hedging: bool,
+    /// Presets that say how long writes of the devices take.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub latencies: Vec<PathBuf>,
+    /// These presets, by the names of the devices.
+    #[serde(skip)]
+    pub tables: Vec<(String, SampledModel)>,
 }
 
 fn yes() -> bool {
@@ -86,11 +97,12 @@ impl Description {
         let name = path.display();
         let make = format!("`tantalum log create {name} --device PATH`");
         let mut description: Description = read_text(path, &make)?;
-        let Description { devices, archive, backing, .. } = &mut description;
-        for member in devices.iter_mut().chain(archive).chain(backing) {
+        let Description { devices, archive, backing, latencies, .. } = &mut description;
+        for member in devices.iter_mut().chain(archive).chain(backing).chain(latencies) {
             *member = usable_below(path, member);
         }
         description.check().map_err(|what| format!("{name}: {what}"))?;
+        description.read_tables()?;
         Ok(description)
     }
 
@@ -115,10 +127,17 @@ impl Description {
     }
 
     /// # Errors
-    /// In a line, that there is no device, or that some members are models and others are not.
+    /// In a line, that there is no device, that there are too few latencies, or that some members are models and others are not.
     pub fn check(&self) -> Result<(), String> {
         if self.devices.is_empty() {
             return Err("`devices` has none: name the devices of the log".to_string());
+        }
+        let (tables, devices) = (self.latencies.len(), self.devices.len());
+        if tables > 1 && tables != devices {
+            return Err(format!(
+                "`latencies` has {tables} presets: name one for all {devices} devices of the \
+                 array, or one for each"
+            ));
         }
         match self.is_modelled() || !self.paths().any(|path| is_model(path)) {
             true => Ok(()),
@@ -126,6 +145,20 @@ impl Description {
                           devices, the archive and the backing, or for none of them"
                 .to_string()),
         }
+    }
+
+    /// Reads the presets that `latencies` names.
+    ///
+    /// # Errors
+    /// What is wrong with one, in a line.
+    pub fn read_tables(&mut self) -> Result<(), String> {
+        let presets = self.latencies.iter().map(|path| read_preset(path));
+        let presets = presets.collect::<Result<Vec<_>, _>>()?;
+        let of = |place: usize| presets.get(place).or(presets.first()).cloned();
+        let devices = self.devices.iter().enumerate();
+        let tables = devices.filter_map(|(i, path)| Some((name_of(path, i), of(i)?)));
+        self.tables = tables.collect();
+        Ok(())
     }
 
     /// The text of a description.
@@ -147,6 +180,7 @@ impl Description {
     pub fn open_options(&self) -> OpenOptions {
         let mut options = OpenOptions::default();
         options.hedge.enabled = self.hedging;
+        options.latencies = self.tables.clone();
         options
     }
 
@@ -169,6 +203,8 @@ mod tests {
             copies: 2,
             partitions: 1,
             hedging: false,
+            latencies: vec!["/stick.toml".into()],
+            tables: Vec::new(),
         };
         let text = description.text().expect("text");
         assert_eq!(parse::read(&text), Ok(description));

@@ -57,12 +57,8 @@ pub fn open_all<'a>(
         images.borrow_mut().push((path.clone(), image));
         Ok(Member::Drive(drive))
     };
-    // Several models have one name, and messages tell them apart.
-    let name = |path: &PathBuf| match model::is_model(path) {
-        true => format!("{} (member {})", path.display(), place.get()),
-        false => path.display().to_string(),
-    };
-    let opened = paths.map(|path| Ok((name(path), open(path)?))).collect::<Result<_, String>>()?;
+    let opened = paths.enumerate().map(|(i, path)| Ok((name_of(path, i), open(path)?)));
+    let opened = opened.collect::<Result<_, String>>()?;
     let images = images.into_inner();
     let images: Vec<(&Path, &ImageFile)> =
         images.iter().map(|(path, image)| (path.as_path(), image)).collect();
@@ -71,6 +67,14 @@ pub fn open_all<'a>(
         fault::tell(&images, then).map_err(|e| format!("cannot wait for signals: {e}"))?;
     }
     Ok(opened)
+}
+
+/// What messages call a device. Several models have one name, and their places tell them apart.
+pub fn name_of(path: &Path, place: usize) -> String {
+    match model::is_model(path) {
+        true => format!("{} (member {place})", path.display()),
+        false => path.display().to_string(),
+    }
 }
 
 impl Devices {

@@ -53,17 +53,17 @@ fn is_file(preset: &str) -> bool {
 /// In a line, that there is none, or what is wrong with the file.
 pub fn model_of(name: &str) -> Result<Model, String> {
     match is_file(name) {
-        true => read(Path::new(name)).map(Model::Sampled),
+        true => read_preset(Path::new(name)).map(Model::Sampled),
         false => Model::of(name, &Scene::default()),
     }
 }
 
-/// Reads a preset.
+/// Reads a preset of the sampled device.
 ///
 /// # Errors
 /// What is wrong with it, in a line with its place.
 #[allow(clippy::disallowed_methods, reason = "the edge: the file that the user names")]
-fn read(path: &Path) -> Result<SampledModel, String> {
+pub fn read_preset(path: &Path) -> Result<SampledModel, String> {
     let name = path.display();
     let text = std::fs::read_to_string(path).map_err(|e| format!("cannot read {name}: {e}"))?;
     let preset: SampledModel = parse::read(&text).map_err(|e| match e.line {

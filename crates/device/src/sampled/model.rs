@@ -343,6 +343,31 @@ impl SampledModel {
         Ok(())
     }
 
+    /// How long commands of so many bytes take by the tables: the least, the most, and the quantiles
+    /// at `steps` even steps in between. Outliers, stalls, modes and the bus are not in it.
+    ///
+    /// ```
+    /// # use tantalum_device::*;
+    /// # use tantalum_rt::Nanos;
+    /// let row = |bytes, us: [u64; 2]| {
+    ///     LatencyRow { command: "write".into(), stream: None, bytes, us: us.into() }
+    /// };
+    /// let model = SampledModel::plain(512, 1000, vec![row(512, [100, 200]), row(1536, [200, 400])]);
+    /// let times = model.quantiles(CommandKind::Write, StreamKind::Sequential, 1024, 2);
+    /// assert_eq!(times, [150, 225, 300].map(Nanos::from_micros));
+    /// ```
+    pub fn quantiles(
+        &self,
+        kind: CommandKind,
+        stream: StreamKind,
+        bytes: u64,
+        steps: u32,
+    ) -> Vec<Nanos> {
+        let (tables, steps) = (Tables::of(self), u64::from(steps.max(1)));
+        let luck = |i: u64| i * STEPS / steps;
+        (0..=steps).map(|i| Nanos(tables.look_up(kind, stream, bytes, luck(i)))).collect()
+    }
+
     /// The options of the RAM device that it is, except for its times.
     pub(super) fn ram_options(&self, name: &str, payload: Payload) -> RamOptions {
         let caps = Caps {
@@ -410,8 +435,12 @@ impl Tables {
         bytes: u64,
         dice: &mut Stream,
     ) -> u64 {
+        self.look_up(kind, stream, bytes, dice.below(STEPS + 1))
+    }
+
+    /// The latency, ns, that `luck` of [`STEPS`] do not exceed.
+    fn look_up(&self, kind: CommandKind, stream: StreamKind, bytes: u64, luck: u64) -> u64 {
         let rows = &self.0[kind.index()][stream as usize];
-        let luck = dice.below(STEPS + 1);
         let above = rows.partition_point(|row| row.0 < bytes);
         match (above.checked_sub(1).map(|i| &rows[i]), rows.get(above)) {
             (None, None) => 0,

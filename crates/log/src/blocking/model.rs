@@ -100,7 +100,8 @@ impl Log {
             hedge: HedgeOptions::default(),
         };
         let main = Area::new(0, 2, 12);
-        let lane = LaneSpec { device: 0, archive: false, stream: 0, main, second: None };
+        let known = crate::latency::Latencies::default();
+        let lane = LaneSpec { device: 0, archive: false, stream: 0, main, second: None, known };
         let (zero, health) = (Lsn::ZERO, vec![Health::Present]);
         let plan = Plan::new(options, vec![lane], health, 1, zero, zero);
         let memory = (FULL * RECORD + RECORD / 2) as usize;

@@ -82,6 +82,8 @@ pub(crate) struct LaneSpec {
     pub stream: u8,
     pub main: Area,
     pub second: Option<Area>,
+    /// What is known of its device before the first write.
+    pub known: Latencies,
 }
 
 /// Something to write.
@@ -159,7 +161,7 @@ impl Lane {
             stream: spec.stream,
             main: spec.main,
             second: spec.second,
-            latencies: Latencies::default(),
+            latencies: spec.known,
             busy: None,
             stalled: false,
             used: 0,

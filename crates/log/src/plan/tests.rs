@@ -53,12 +53,14 @@ fn lanes(array: usize, partitions: u8, archive: bool, second: bool) -> Vec<LaneS
                 stream: partition * 2,
                 main: Area::new(0, 6, 12),
                 second: second.then(|| Area::new(1000, 3, 12)),
+                known: Latencies::default(),
             });
         }
     }
     if archive {
         let main = Area::new(0, 8, 40);
-        lanes.push(LaneSpec { device: array, archive: true, stream: 0, main, second: None });
+        let known = Latencies::default();
+        lanes.push(LaneSpec { device: array, archive: true, stream: 0, main, second: None, known });
     }
     lanes
 }

@@ -2,7 +2,10 @@
 
 use std::cell::Cell;
 use std::rc::Rc;
-use tantalum_device::{Ack, Caps, CommandKind, Faults, Payload, PowerCycle, RamDevice, RamOptions};
+use tantalum_device::{
+    Ack, Caps, CommandKind, Faults, LatencyRow, Payload, PowerCycle, RamDevice, RamOptions,
+    SampledModel,
+};
 use tantalum_explore::Slow;
 use tantalum_log::{
     CreateOptions, DeviceHealth, HedgeOptions, Log, LogDevice, LogError, Lsn, OpenOptions, WhenFull,
@@ -262,6 +265,53 @@ fn hedges_pay_where_writes_are_slow_now_and_then() {
     assert!(stats.hedges_won > 5 && stats.hedging, "{stats:?}");
     assert_eq!(none.hedges, 0);
     assert!(with.0 * 5 < without.0 * 4, "{with} with, {without} without");
+}
+
+/// Hedges of the first commits, with a device whose writes are slow, and how long they take.
+fn first_hedges(latencies: Vec<(String, SampledModel)>) -> (u64, Nanos) {
+    run(async move |rt| {
+        let (devices, log) = make(&rt, 3, 1).await;
+        log.close().await.unwrap();
+        let options = OpenOptions { latencies, stall: Nanos::from_secs(1), ..options() };
+        let log = Log::open(&rt, named(&devices), options).await.unwrap();
+        devices[0].plan.one_in.set(1);
+        devices[0].plan.delay.set(Nanos::from_millis(5));
+        let began = rt.now();
+        commit_many(&rt, &log, 1, 5).await.unwrap();
+        (log.stats().hedges_won, rt.now() - began)
+    })
+}
+
+#[test]
+fn with_latencies_that_were_measured_the_first_slow_write_is_written_again() {
+    let row = |command: &str| LatencyRow {
+        command: command.into(),
+        stream: None,
+        bytes: 512,
+        us: vec![80, 120],
+    };
+    let table = SampledModel::plain(512, 1000, vec![row("read"), row("write")]);
+    let of = |name: &str| (0..3).map(|i| (format!("{name} {i}"), table.clone())).collect();
+    let slow = Nanos::from_millis(5);
+    for nothing_known in [Vec::new(), of("another device")] {
+        let (hedges, took) = first_hedges(nothing_known);
+        assert!(hedges == 0 && took > slow, "{hedges} hedges, {took}");
+    }
+    let (hedges, took) = first_hedges(of("device"));
+    assert!(hedges > 0 && took < slow, "{hedges} hedges, {took}");
+}
+
+#[test]
+fn latencies_that_cannot_be_are_refused() {
+    run(async |rt| {
+        let (devices, log) = make(&rt, 2, 1).await;
+        log.close().await.unwrap();
+        let table = SampledModel::plain(512, 1000, Vec::new());
+        let latencies = vec![("device 1".to_string(), table)];
+        let options = OpenOptions { latencies, ..options() };
+        let refused = Log::open(&rt, named(&devices), options).await.err().unwrap().to_string();
+        assert!(refused.contains("the latencies of device 1"), "{refused}");
+    });
 }
 
 #[test]
