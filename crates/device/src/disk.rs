@@ -50,6 +50,8 @@ struct Shared {
     life: RefCell<Option<(Rc<Life>, Domain)>>,
     starting: Cell<bool>,
     started: WaitQueue,
+    /// Its place among the disks of its runtime.
+    place: u32,
     dice: RefCell<Stream>,
     written: Cell<u64>,
     operations: Operations,
@@ -72,11 +74,11 @@ impl Disk {
     /// # Errors
     /// What is wrong with the model.
     pub fn new(rt: &Rt, model: &DiskModel, payload: Payload) -> Result<Disk, String> {
-        Disk::on_bus(rt, model, payload, None)
+        Disk::on_bus(rt, model, payload, None, 0)
     }
 
     /// The same on a bus, which it may share with others: behind its own interface all data pass
-    /// that, too.
+    /// that, too. Disks of one runtime with places of their own tear independently of each other.
     ///
     /// # Errors
     /// What is wrong with the model.
@@ -85,6 +87,7 @@ impl Disk {
         model: &DiskModel,
         payload: Payload,
         bus: Option<&Bus>,
+        place: u32,
     ) -> Result<Disk, String> {
         model.check()?;
         let caps = Caps {
@@ -107,7 +110,11 @@ impl Disk {
             life: RefCell::default(),
             starting: Cell::new(false),
             started: WaitQueue::new(rt, "the disk to spin up"),
-            dice: RefCell::new(rt.stream("disk: torn runs")),
+            place,
+            dice: RefCell::new(match place {
+                0 => rt.stream("disk: torn runs"),
+                place => rt.stream(&format!("disk {place}: torn runs")),
+            }),
             written: Cell::new(0),
             operations: Operations::default(),
         };
@@ -129,7 +136,8 @@ impl Disk {
         let shared = &*self.shared;
         // (A bus that several disks share is one for each copy there.)
         let bus = shared.bus.as_ref().map(Bus::idle);
-        let copy = Disk::on_bus(rt, &shared.model, shared.caps.payload, bus.as_ref())?;
+        let (model, payload) = (&shared.model, shared.caps.payload);
+        let copy = Disk::on_bus(rt, model, payload, bus.as_ref(), shared.place)?;
         copy.shared.platter.borrow_mut().clone_from(&shared.platter.borrow());
         copy.shared.written.set(shared.written.get());
         if let Some((life, _)) = &*shared.life.borrow() {

@@ -202,9 +202,11 @@ impl Blueprint for DiskBlueprint {
         one.pop().ok_or_else(|| "disk: there is none".to_string())
     }
 
+    /// Each tears by itself.
     fn build_several(&self, rt: &Rt, count: u32) -> Result<Vec<Disk>, String> {
         let bus = self.shared_bus_mb_s.map(Bus::new).transpose()?;
-        (0..count).map(|_| Disk::on_bus(rt, &self.model, self.payload, bus.as_ref())).collect()
+        let one = |place| Disk::on_bus(rt, &self.model, self.payload, bus.as_ref(), place);
+        (0..count).map(one).collect()
     }
 
     fn room(&self) -> Result<Room, String> {
@@ -410,7 +412,7 @@ macro_rules! any {
 }
 
 impl BoxBlueprint {
-    /// So many boxes. RAM devices and sampled devices have random streams of their own.
+    /// So many boxes. All but SSDs and arrays have random streams of their own.
     pub(crate) fn build_boxes(
         &self,
         rt: &Rt,
@@ -424,6 +426,9 @@ impl BoxBlueprint {
             }
             BoxBlueprint::Sampled(b) => {
                 Ok(b.build_several(rt, count)?.into_iter().map(AnyBox::Ram).collect())
+            }
+            BoxBlueprint::Disk(b) => {
+                Ok(b.build_several(rt, count)?.into_iter().map(AnyBox::Disk).collect())
             }
             _ => (0..count).map(|_| self.build(rt)).collect(),
         }

@@ -1,12 +1,15 @@
 //! RAM devices, disks and arrays under the explorer: honest ones are clean, and each defect that
 //! can be planted in them is found and made short.
 
-use tantalum_device::{Ack, Caps, Defect, DiskModel, GroupLimit, Payload, plant};
+use tantalum_device::{
+    Ack, Block, BlockDevice, Caps, Data, DataMut, Defect, DiskModel, Durability, GroupLimit,
+    Payload, PowerCycle, plant,
+};
 use tantalum_explore::{
-    BoxBlueprint, Command, DiskBlueprint, Found, Ingredients, Nesting, Raid0Blueprint,
+    Blueprint, BoxBlueprint, Command, DiskBlueprint, Found, Ingredients, Nesting, Raid0Blueprint,
     RamBlueprint, Scenario, Tally, reduce,
 };
-use tantalum_rt::Stream;
+use tantalum_rt::{Nanos, Runtime, Stream};
 
 /// Runs of each subject, and cuts of each run.
 const RUNS: u64 = 6;
@@ -105,6 +108,37 @@ fn honest_devices_are_clean() {
         assert!(tally.all_cuts() > RUNS * CUTS / 2, "{subject:?}: {tally:?}");
         assert_eq!(tally.void, 0, "nothing of these dies slowly");
     }
+}
+
+/// Stamps that a cut in the middle of a write of 8 blocks to each disk of two leaves there.
+fn torn(seed: u64) -> [usize; 2] {
+    let array = Raid0Blueprint { member: disk(false), members: 2, chunk: 8 };
+    let mut runtime = Runtime::virtual_time(seed);
+    let rt = runtime.handle();
+    let work = async move {
+        let array = array.build(&rt)?;
+        array.power_on().await.map_err(|e| format!("{e:?}"))?;
+        let device = array.device();
+        let writing = rt.spawn("a write", async move {
+            let _ = device.write(Block(0), Data::Stamps(&[7; 16]), Durability::Normal).await;
+        });
+        rt.sleep(Nanos::from_micros(120 + 10 * seed)).await;
+        array.cut();
+        writing.await.ok();
+        array.power_on().await.map_err(|e| format!("{e:?}"))?;
+        let mut read = [0; 16];
+        array.device().read(Block(0), DataMut::Stamps(&mut read)).await.expect("it can be read");
+        let written = |of: &[u64]| of.iter().filter(|stamp| **stamp == 7).count();
+        Ok::<_, String>([written(&read[..8]), written(&read[8..])])
+    };
+    runtime.block_on(work).expect("it ends").expect("a disk")
+}
+
+#[test]
+fn the_disks_of_an_array_tear_independently() {
+    let all: Vec<_> = (0..24).map(torn).collect();
+    assert!(all.iter().any(|[a, b]| a != b), "{all:?}");
+    assert_eq!(torn(3), torn(3));
 }
 
 /// Where a defect shows.
