@@ -2,9 +2,10 @@
 
 use comfy_table::{CellAlignment, Table};
 use std::fmt::Write;
+use std::ops::Range;
 use tantalum_lab::report::Report;
 use tantalum_lab::report::measures::Named;
-use tantalum_lab::report::panels::{Panels, Point};
+use tantalum_lab::report::panels::{Panel, Panels, Point};
 use tantalum_lab::report::published::{Claim, Quotient};
 
 /// The tables; empty if nothing was published.
@@ -38,7 +39,11 @@ pub fn tables(report: &Report, width: usize) -> String {
     text
 }
 
-/// A line for each device and a column for each set of parameters, with as many columns as fit.
+/// Fewer columns than this beside each other make a table that is hard to read.
+const FEW: usize = 3;
+
+/// A line for each device and a column for each set of parameters, with as many columns as fit; a
+/// line for each number, if few fit.
 fn numbers(report: &Report, width: usize) -> String {
     let Panels { key, panels } = Panels::of(report);
     let columns = Panels::places(&panels);
@@ -47,15 +52,16 @@ fn numbers(report: &Report, width: usize) -> String {
         some.iter().map(|c| c.chars().count().max(6) + 1).sum::<usize>() + 30
     };
     let fit = (1..=columns.len()).rev().find(|n| wide(*n) <= width).unwrap_or(1).max(1);
+    if fit < FEW && fit < columns.len() {
+        return lines(&panels, &columns, &key).to_string();
+    }
     let mut text = String::new();
     for some in columns.chunks(fit) {
-        let mut table = Table::new();
-        table.load_preset(comfy_table::presets::ASCII_MARKDOWN);
-        table.set_content_arrangement(comfy_table::ContentArrangement::Disabled);
+        let mut table = blank();
         let mut header = vec!["design".to_string(), key.clone()];
         header.extend(some.iter().cloned());
         table.set_header(header);
-        for panel in &panels {
+        for panel in panels.iter().filter(|panel| some.iter().any(|c| panel.at(c).is_some())) {
             let mut add = |first: &str, what: &str, of: &dyn Fn(&Point) -> String| {
                 let mut cells = vec![first.to_string(), what.to_string()];
                 cells.extend(some.iter().map(|c| panel.at(c).map_or(String::new(), of)));
@@ -66,15 +72,26 @@ fn numbers(report: &Report, width: usize) -> String {
             add("", "ours", &|p| figure(p.median()));
             add("", "", &|p| p.deviation_percent().map_or("-".into(), |d| format!("{d:+.0} %")));
         }
-        for (i, column) in table.column_iter_mut().enumerate() {
-            column.set_padding((0, 0));
-            if i > 1 {
-                column.set_cell_alignment(CellAlignment::Right);
-            }
-        }
+        align(&mut table, 2..usize::MAX);
         let _ = write!(text, "{}{table}", if text.is_empty() { "" } else { "\n\n" });
     }
     text
+}
+
+/// A line for each number.
+fn lines(panels: &[Panel], columns: &[String], key: &str) -> Table {
+    let mut table = blank();
+    table.set_header(["design", key, "published", "ours", ""]);
+    for panel in panels {
+        let name = format!("{}{}", panel.name, of(panel.measure));
+        for (column, point) in columns.iter().filter_map(|c| Some((c, panel.at(c)?))) {
+            let [published, ours] = [Some(point.published), point.median()].map(figure);
+            let off = point.deviation_percent().map_or("-".into(), |d| format!("{d:+.0} %"));
+            table.add_row([&name, column, &published, &ours, &off]);
+        }
+    }
+    align(&mut table, 2..usize::MAX);
+    table
 }
 
 /// The words behind a row's name for its measure; none for throughput.
@@ -94,9 +111,7 @@ fn figure(n: Option<f64>) -> String {
 }
 
 fn quotients(all: &[Quotient]) -> Table {
-    let mut table = Table::new();
-    table.load_preset(comfy_table::presets::ASCII_MARKDOWN);
-    table.set_content_arrangement(comfy_table::ContentArrangement::Disabled);
+    let mut table = blank();
     table.set_header(["what", "of", "published", "ours", "", "spread", ""]);
     for q in all {
         let published = match (q.published, q.more_than) {
@@ -116,11 +131,23 @@ fn quotients(all: &[Quotient]) -> Table {
         let ours = q.median().map_or("-".into(), |m| format!("{m:.2} x"));
         table.add_row([q.what.as_str(), &of, &published, &ours, &off, &spread, agrees]);
     }
+    align(&mut table, 2..6);
+    table
+}
+
+fn blank() -> Table {
+    let mut table = Table::new();
+    table.load_preset(comfy_table::presets::ASCII_MARKDOWN);
+    table.set_content_arrangement(comfy_table::ContentArrangement::Disabled);
+    table
+}
+
+/// Aligns these columns to the right.
+fn align(table: &mut Table, numbers: Range<usize>) {
     for (i, column) in table.column_iter_mut().enumerate() {
         column.set_padding((0, 0));
-        if (2..6).contains(&i) {
+        if numbers.contains(&i) {
             column.set_cell_alignment(CellAlignment::Right);
         }
     }
-    table
 }
