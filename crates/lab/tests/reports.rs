@@ -532,6 +532,15 @@ fn preconditioning_is_on_the_page(report: &Report) {
     assert!(!page::experiment(&self::report(&small()), &command()).contains("Preconditioning"));
 }
 
+/// A restart in the middle between two checkpoints never comes if the log is full before.
+#[test]
+fn a_log_too_small_for_its_checkpoints_is_told() {
+    let experiment = CACHED.replace("restart = 50", "restart = 50\ncheckpoint_s = 60.0");
+    let report = self::report(&experiment);
+    let error = report.rows[0].error.as_deref().expect("it cannot run");
+    assert!(error.contains("the log is full before") && error.contains("log_mib"), "{error}");
+}
+
 #[test]
 fn every_field_is_documented_and_every_documented_field_is_there() {
     let text = include_str!("../../../docs/json.md");

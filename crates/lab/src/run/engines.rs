@@ -30,6 +30,8 @@ const LOOK: Nanos = Nanos::from_millis(1);
 
 /// A run that does nothing for so long is taken to be stuck.
 const STUCK: Nanos = Nanos::from_secs(600);
+/// Checkpoints that come too early for a restart between two of them, before it is given up.
+const EARLY_MOST: u32 = 4;
 
 /// A database as a model.
 #[derive(Clone, Debug, PartialEq)]
@@ -427,8 +429,19 @@ impl<S: RowBox> Run<S> {
         while passed() > half && self.rt.now().saturating_sub(begun) < STUCK {
             self.rt.sleep(LOOK).await;
         }
+        let (mut seen, mut early) = (engine.checkpointed(), 0);
         while passed() < half {
             self.rt.sleep(LOOK.min(half)).await;
+            if engine.checkpointed() != seen {
+                (seen, early) = (engine.checkpointed(), early + 1);
+            }
+            if early > EARLY_MOST {
+                return Err(told(format!(
+                    "the log is full before half of checkpoint_s, {seconds} s, has passed, and no \
+                     restart comes in the middle between two checkpoints: a larger log_mib, or a \
+                     smaller checkpoint_s"
+                )));
+            }
         }
         engine.failure().map_or(Ok(()), |error| Err(told(error)))
     }
