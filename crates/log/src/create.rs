@@ -200,8 +200,10 @@ pub(crate) async fn check_blank<D: BlockDevice>(
     let found = read_head(&device.device, 0, AREAS as usize).await;
     let found = found.map_err(|e| io(device, e))?;
     let first = found.iter().position(|b| *b != 0);
+    let has_state = SLOTS.iter().any(|slot| State::decode(&found[*slot as usize..]).is_some());
     let what = match (Superblock::decode(&found), first) {
         (FoundSuper::Good(_) | FoundSuper::Newer(_), _) => "a log".to_string(),
+        _ if has_state => "a log whose superblocks are damaged".to_string(),
         (_, Some(at)) => format!("something else (the first byte is at {at})"),
         (_, None) => return Ok(0),
     };
@@ -273,7 +275,7 @@ pub(crate) async fn install<D: BlockDevice>(
     Ok(())
 }
 
-/// The superblock of a device.
+/// The superblock of a device. Where it is gone and a state of a log is there, it is damaged.
 pub(crate) async fn find<D: BlockDevice>(
     device: &D,
 ) -> Result<FoundSuper, tantalum_device::IoError> {
@@ -288,7 +290,15 @@ pub(crate) async fn find<D: BlockDevice>(
         FoundSuper::Damaged => 1,
         FoundSuper::Nothing => 0,
     };
-    Ok(all.into_iter().max_by_key(rank).unwrap_or(FoundSuper::Nothing))
+    let found = all.into_iter().max_by_key(rank).unwrap_or(FoundSuper::Nothing);
+    if found == FoundSuper::Nothing {
+        for slot in SLOTS {
+            if State::decode(&read_head(device, slot, UNIT_MAX as usize).await?).is_some() {
+                return Ok(FoundSuper::Damaged);
+            }
+        }
+    }
+    Ok(found)
 }
 
 /// An identity that no other log has.

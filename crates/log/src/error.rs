@@ -94,12 +94,23 @@ pub enum OpenError {
         /// What is there.
         what: String,
     },
-    /// There is no log on the device.
-    #[error("{0} holds no log: name a device of the log, or create a log")]
+    /// Nothing of a log is on the device.
+    #[error(
+        "{0} holds no log that can be found: name the device itself, or restore it from a copy"
+    )]
     NoLog(String),
     /// Both superblocks of the device are damaged.
-    #[error("{0} has no superblock that is whole: replace the device, if the log has copies")]
+    #[error(
+        "{0} is a device of a log, and both its superblocks are damaged: restore the devices of \
+         the log from copies of one moment"
+    )]
     Superblock(String),
+    /// No state of the log can be read on the device.
+    #[error(
+        "{0} is a device of the log, and both its copies of the log's state are damaged: restore \
+         the devices of the log from copies of one moment"
+    )]
+    State(String),
     /// The log is of a newer version.
     #[error(
         "{device} holds a log of version {version}, and this program knows up to {}: use a \
@@ -138,7 +149,7 @@ pub enum OpenError {
     Older {
         /// The device.
         device: String,
-        /// Its generation; 0: it has no state that is whole.
+        /// Its generation.
         generation: u64,
         /// That of the others.
         newest: u64,
@@ -194,6 +205,7 @@ impl OpenError {
         match self {
             OpenError::NoLog(device)
             | OpenError::Superblock(device)
+            | OpenError::State(device)
             | OpenError::Blocks { device, .. }
             | OpenError::TooSmall { device, .. }
             | OpenError::Newer { device, .. }

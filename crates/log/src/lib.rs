@@ -127,4 +127,4 @@ pub use records::Records;
 pub(crate) use state::Standing;
 pub use stats::{DeviceHealth, DeviceStats, LogStats};
 pub use superblock::Role;
-pub use volume::{LogVolume, VolumeDevice, VolumeError, VolumeOptions, VolumeStats};
+pub use volume::{Identity, LogVolume, VolumeDevice, VolumeError, VolumeOptions, VolumeStats};

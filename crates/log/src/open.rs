@@ -98,7 +98,7 @@ async fn open_all<D: BlockDevice + 'static>(
     let newest = candidates.iter().flat_map(|c| &c.states).max_by_key(|s| s.generation);
     let Some(newest) = newest.cloned() else {
         let device = candidates[0].member.name.clone();
-        return Err(OpenError::Older { device, generation: 0, newest: 1, or: "" });
+        return Err(OpenError::State(device));
     };
     let (members, lagging) = take_part(candidates, &newest, options)?;
     let settles = members.iter().flatten().map(|m| m.settle()).collect();
@@ -285,6 +285,9 @@ fn take_part<D>(
         };
         if !allowed {
             let device = candidate.member.name.clone();
+            if generation == 0 {
+                return Err(OpenError::State(device));
+            }
             let (newest, or) = (newest.generation, or_degraded(copies));
             return Err(OpenError::Older { device, generation, newest, or });
         }

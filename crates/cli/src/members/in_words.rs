@@ -10,7 +10,8 @@ const WORDS: [(&str, &str); 7] = [
     ("open it with `salvage`", "use --salvage"),
     (
         "open the log without it, with `degraded`",
-        "`tantalum log recover --degraded` goes on without it",
+        "`tantalum log recover --degraded` goes on without it, and `tantalum log replace` puts a \
+         new device in its place",
     ),
     (
         "open the log with `degraded` to go on without this device",

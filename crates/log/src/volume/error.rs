@@ -1,7 +1,18 @@
 //! What can go wrong with a log volume: one line that says what, where, and what to do.
 
 use crate::{LogError, Lsn, OpenError};
+use std::fmt;
 use tantalum_device::IoError;
+
+/// The identity of a log, written as `tantalum log inspect` writes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Identity(pub [u8; 16]);
+
+impl fmt::Display for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
 
 /// Why a log volume was not formatted or does not start. Unless it is an I/O error, nothing of the
 /// backing was changed.
@@ -36,8 +47,16 @@ pub enum VolumeError {
         what: &'static str,
     },
     /// The backing has no label.
-    #[error("{0} is not the backing of a log volume: name its backing, or format it")]
-    NoLabel(String),
+    #[error(
+        "{backing} is not the backing of this log: it has no label, and that of log {log} is \
+         expected: name the backing itself, or restore it from a copy"
+    )]
+    NoLabel {
+        /// The backing.
+        backing: String,
+        /// The log.
+        log: Identity,
+    },
     /// No label is whole.
     #[error("{0} has no label that is whole: restore it from a copy made while the power was off")]
     LabelDamaged(String),
@@ -50,8 +69,18 @@ pub enum VolumeError {
         version: u32,
     },
     /// The backing belongs to another log.
-    #[error("{0} belongs to another log: name the backing and the devices of one volume")]
-    OtherLog(String),
+    #[error(
+        "{backing} is the backing of log {other}, and the devices are of log {log}: name the \
+         backing and the devices of one log"
+    )]
+    OtherLog {
+        /// The backing.
+        backing: String,
+        /// The log to which it belongs.
+        other: Identity,
+        /// The log of the devices.
+        log: Identity,
+    },
     /// The backing has another size than when it was formatted.
     #[error("{backing} had room for {was} bytes of the volume and has {is}: give it its old size")]
     Resized {

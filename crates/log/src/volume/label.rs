@@ -24,7 +24,7 @@
 use crate::Lsn;
 use crate::format::number;
 use crate::superblock::Uuid;
-use crate::volume::error::VolumeError;
+use crate::volume::error::{Identity, VolumeError};
 use crc32c::crc32c;
 use tantalum_device::{Block, BlockDevice, Caps, Data, DataMut, Durability, IoError};
 
@@ -176,10 +176,13 @@ pub(crate) fn check(
         Found::Label(label) => label,
         Found::Newer(version) => return Err(VolumeError::Newer { backing, version }),
         Found::Damaged => return Err(VolumeError::LabelDamaged(backing)),
-        Found::Other | Found::Nothing => return Err(VolumeError::NoLabel(backing)),
+        Found::Other | Found::Nothing => {
+            return Err(VolumeError::NoLabel { backing, log: Identity(log.identity) });
+        }
     };
     if label.log != log.identity {
-        return Err(VolumeError::OtherLog(backing));
+        let (other, log) = (Identity(label.log), Identity(log.identity));
+        return Err(VolumeError::OtherLog { backing, other, log });
     }
     if (label.block, label.blocks) != (volume.block_size, volume.blocks) {
         let was = label.blocks.saturating_mul(label.block.into());

@@ -35,6 +35,6 @@ mod plug;
 
 pub use core::VolumeStats;
 pub use device::VolumeDevice;
-pub use error::VolumeError;
+pub use error::{Identity, VolumeError};
 pub use options::VolumeOptions;
 pub use plug::LogVolume;

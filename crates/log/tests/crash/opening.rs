@@ -123,6 +123,33 @@ fn a_damaged_or_newer_superblock_is_refused_and_one_copy_suffices() {
     });
 }
 
+/// Once such a device was told to hold no log, which should be created, or to be an older copy.
+#[test]
+fn a_device_whose_superblocks_or_states_are_gone_is_damaged() {
+    run(async |rt| {
+        let all = make(&rt, &small()).await;
+        let whole = bytes_of(&all[0]).await;
+        for at in [0, 32] {
+            put(&all[0], at, |b| b.fill(0)).await;
+        }
+        let damaged = refused(&rt, &all, OpenOptions::default()).await;
+        assert_eq!(damaged, OpenError::Superblock("sd0".into()));
+        assert!(!damaged.to_string().contains("create"), "{damaged}");
+        let error = Log::create(&rt, &named(&all[..1]), None, &small()).await.unwrap_err();
+        assert!(error.to_string().contains("a log whose superblocks are damaged"), "{error}");
+        all[0].write(Block(0), Data::Bytes(&whole), Durability::Normal).await.unwrap();
+        for device in [0, 1] {
+            for at in [64, 96] {
+                put(&all[device], at, |b| b.fill(0xEE)).await;
+            }
+            // The first without a state, and then none has one.
+            let damaged = refused(&rt, &all, OpenOptions::default()).await;
+            assert_eq!(damaged, OpenError::State("sd0".into()));
+            assert!(!damaged.to_string().contains("older"), "{damaged}");
+        }
+    });
+}
+
 #[test]
 fn a_device_that_shrank_is_refused() {
     run(async |rt| {

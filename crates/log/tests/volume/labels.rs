@@ -39,13 +39,17 @@ fn a_backing_of_another_log_or_of_none_is_refused() {
         live(&ours.volume(&rt, &shape), 1).await;
         let mixed = Boxes { backing: theirs.backing.clone(), ..ours.clone() };
         let why = refusal(&mixed.volume(&rt, &shape)).await;
-        assert!(matches!(why, VolumeError::OtherLog(_)), "{why}");
+        let VolumeError::OtherLog { other, log, .. } = &why else { panic!("{why}") };
+        assert!(other != log && why.to_string().contains(&format!("of log {log}")), "{why}");
         let blank = Boxes { backing: backing(&rt, "blank", &shape), ..ours.clone() };
+        let expected = *log;
         let why = refusal(&blank.volume(&rt, &shape)).await;
-        assert!(matches!(why, VolumeError::NoLabel(_)), "{why}");
+        assert!(matches!(why, VolumeError::NoLabel { log, .. } if log == expected), "{why}");
+        // No advice destroys what a wrongly named device holds.
+        assert!(!why.to_string().contains("format"), "{why}");
         let larger = ram(&rt, "larger", 200, Ack::Volatile);
         let larger = Boxes { backing: larger, ..ours.clone() };
-        assert!(matches!(refusal(&larger.volume(&rt, &shape)).await, VolumeError::NoLabel(_)));
+        assert!(matches!(refusal(&larger.volume(&rt, &shape)).await, VolumeError::NoLabel { .. }));
         // What was refused changed nothing.
         live(&ours.volume(&rt, &shape), 2).await;
         live(&theirs.volume(&rt, &shape), 2).await;
@@ -117,7 +121,7 @@ fn a_torn_label_leaves_the_one_before() {
             device.write(Block(BLOCKS + slot), Data::Bytes(&torn), Durability::Fua).await.unwrap();
         }
         let why = refusal(&boxes.volume(&rt, &shape)).await;
-        assert!(matches!(why, VolumeError::NoLabel(_)), "{why}");
+        assert!(matches!(why, VolumeError::NoLabel { .. }), "{why}");
     });
 }
 
