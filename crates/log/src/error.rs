@@ -131,6 +131,21 @@ pub enum OpenError {
         /// The first device that was named.
         other: String,
     },
+    /// The log was made otherwise than is expected.
+    #[error(
+        "{device} is of a log that was made with {what} = {made}, and `expects` says {what} = \
+         {expected}: set it to {made}, or name the devices of the log that is meant"
+    )]
+    Differs {
+        /// The device.
+        device: String,
+        /// What differs.
+        what: &'static str,
+        /// What the device says.
+        made: u16,
+        /// What was expected.
+        expected: u16,
+    },
     /// A device is not there.
     #[error("device {index} of the {devices} of the log is missing: name it too{or}")]
     Missing {

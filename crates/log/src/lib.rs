@@ -119,7 +119,7 @@ pub use error::{Damage, LogError, OpenError};
 pub use hedge::HedgeOptions;
 pub use log::{Appended, Log};
 pub use lsn::Lsn;
-pub use options::{Barrier, CreateOptions, LogDevice, OpenOptions, WhenFull};
+pub use options::{Barrier, CreateOptions, Expects, LogDevice, OpenOptions, WhenFull};
 #[cfg(feature = "planted")]
 pub use planted::{Defect, plant};
 pub use record::Record;

@@ -15,7 +15,7 @@
 use crate::create::{check_blocks, find, io};
 use crate::error::OpenError;
 use crate::member::{Member, MemberError, read_head};
-use crate::options::{LogDevice, OpenOptions};
+use crate::options::{Expects, LogDevice, OpenOptions};
 use crate::recover::{Recovered, recover};
 use crate::state::{EPOCHS_MAX, SLOTS, Standing, State};
 use crate::superblock::{FoundSuper, Role, Superblock, UNIT_MAX};
@@ -198,6 +198,23 @@ pub(crate) fn check_hedging<'a, D: BlockDevice + 'a>(
     }
 }
 
+/// Whether the log was made as is expected.
+fn check_expected(name: &str, made: &Superblock, expects: Expects) -> Result<(), OpenError> {
+    let of_array = expects.partitions.filter(|_| made.role == Role::Array);
+    let all = [
+        ("copies", u16::from(made.copies), expects.copies.map(u16::from)),
+        ("partitions", made.partitions, of_array),
+    ];
+    for (what, made, expected) in all {
+        if let Some(expected) = expected
+            && expected != made
+        {
+            return Err(OpenError::Differs { device: name.to_string(), what, made, expected });
+        }
+    }
+    Ok(())
+}
+
 /// Which device each is, with its states.
 async fn identify<D: BlockDevice>(
     devices: Vec<LogDevice<D>>,
@@ -227,6 +244,7 @@ async fn identify<D: BlockDevice>(
             FoundSuper::Damaged => return Err(OpenError::Superblock(device.name)),
             FoundSuper::Nothing => return Err(OpenError::NoLog(device.name)),
         };
+        check_expected(&device.name, &superblock, options.expects)?;
         check_blocks(&device.name, block, superblock.unit)?;
         if caps.bytes() < superblock.bytes {
             let (bytes, needed) = (caps.bytes(), superblock.bytes);

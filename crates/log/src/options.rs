@@ -83,6 +83,15 @@ pub enum Barrier {
     Flush,
 }
 
+/// What the devices of a log have to say of it. `None`: anything.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Expects {
+    /// Copies of each record.
+    pub copies: Option<u8>,
+    /// Partitions of each device of the array.
+    pub partitions: Option<u16>,
+}
+
 /// How a log is used. It may be different each time.
 #[derive(Clone, Debug)]
 pub struct OpenOptions {
@@ -117,6 +126,8 @@ pub struct OpenOptions {
     /// damaged, an older copy), or fails during the opening. That device is lost to the log, and the
     /// log is opened without it from then on. With `read_only` it is lost once the checkpoint moves.
     pub degraded: bool,
+    /// How the log has to have been made: one that was made otherwise is not opened.
+    pub expects: Expects,
 }
 
 impl Default for OpenOptions {
@@ -134,6 +145,7 @@ impl Default for OpenOptions {
             read_only: false,
             salvage: false,
             degraded: false,
+            expects: Expects::default(),
         }
     }
 }

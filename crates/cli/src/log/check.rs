@@ -93,8 +93,8 @@ fn examine(path: &Path, salvage: bool) -> Result<Report, (String, u8)> {
         let open = |salvage| {
             let view = Opening { view: true, ..Opening::default() };
             let devices = Devices::open(&rt, &description, view).map_err(usage);
-            let (rt, options) =
-                (rt.clone(), OpenOptions { read_only: true, salvage, ..OpenOptions::default() });
+            let options = description.open_options();
+            let (rt, options) = (rt.clone(), OpenOptions { read_only: true, salvage, ..options });
             async move {
                 let devices = devices?;
                 devices.members().power_on().await.map_err(|e| (e, out::FAILED))?;

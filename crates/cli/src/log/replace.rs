@@ -6,8 +6,11 @@ use crate::out;
 use clap::Args;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
-use tantalum_log::{Log, Lsn, OpenOptions};
+use tantalum_log::{Log, Lsn, OpenError, OpenOptions};
 use tantalum_nand::Opening;
+
+const ONE_COPY: &str = "the log has one copy of each record, and what a lost device had is gone: \
+                        create the log anew, with --copies 2 for the next time";
 
 /// Arguments of `tantalum log replace`.
 #[derive(Args)]
@@ -98,11 +101,6 @@ fn try_replace(arguments: &ReplaceArguments) -> Result<Report, (String, u8)> {
             known.join(", ")
         )));
     };
-    if before.copies < 2 {
-        let why = "the log has one copy of each record, and what a lost device had is gone: create \
-                   the log anew, with --copies 2 for the next time";
-        return Err(usage(why.to_string()));
-    }
     let text = description.text().map_err(usage)?;
     let sink = out::Sink::open(path).map_err(usage)?;
     let mut runtime = runtime().map_err(usage)?;
@@ -117,7 +115,10 @@ fn try_replace(arguments: &ReplaceArguments) -> Result<Report, (String, u8)> {
         let new = devices.remove(at);
         let options = OpenOptions { degraded: true, ..before.open_options() };
         let opened = Log::open(&rt, devices, options).await;
-        let log = opened.map_err(|e| (in_words(&e), code(&e)))?;
+        let log = opened.map_err(|e| match e {
+            OpenError::Missing { .. } if before.copies < 2 => usage(ONE_COPY.to_string()),
+            e => (in_words(&e), code(&e)),
+        })?;
         log.replace(index, new, force).await.map_err(|e| usage(in_words(e)))?;
         let (first, end) = (log.first(), log.end());
         log.close().await.map_err(|e| failed(in_words(e)))?;

@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use tantalum_device::SampledModel;
 use tantalum_lab::file::parse;
-use tantalum_log::{CreateOptions, OpenOptions};
+use tantalum_log::{CreateOptions, Expects, OpenOptions};
 
 /// What a description says.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -176,11 +176,13 @@ impl Description {
         CreateOptions { copies, partitions, ..CreateOptions::default() }
     }
 
-    /// How its log is opened to be written to.
+    /// How its log is opened. One that was made otherwise than the description says is refused.
     pub fn open_options(&self) -> OpenOptions {
         let mut options = OpenOptions::default();
         options.hedge.enabled = self.hedging;
         options.latencies = self.tables.clone();
+        let (copies, partitions) = (Some(self.copies), Some(self.partitions));
+        options.expects = Expects { copies, partitions };
         options
     }
 

@@ -4,7 +4,7 @@
 use std::fmt::Display;
 
 /// What the library says, and what the command says.
-const WORDS: [(&str, &str); 7] = [
+const WORDS: [(&str, &str); 8] = [
     ("create the log with `force`", "create it with --force"),
     ("format it with `force`", "create it with --force"),
     ("open it with `salvage`", "use --salvage"),
@@ -21,6 +21,7 @@ const WORDS: [(&str, &str); 7] = [
         "open it again, with `degraded` if",
         "open it again, with `tantalum log recover --degraded` if",
     ),
+    ("`expects` says", "its description says"),
     ("open the log without hedging", "set `hedging = false` in the log's description"),
 ];
 
@@ -72,13 +73,15 @@ mod tests {
             OpenError::Damaged(Damage { lsn, watermark, place }).to_string(),
             OpenError::NotCopied.to_string(),
             OpenError::Hedging(device()).to_string(),
+            OpenError::Differs { device: device(), what: "copies", made: 2, expected: 1 }
+                .to_string(),
         ]);
         for (word, _) in WORDS {
             assert!(said.iter().any(|text| text.contains(word)), "nothing says {word}: {said:?}");
         }
         for text in said {
             let told = in_words(&text);
-            let left = ["`force`", "`salvage`", "`degraded`", "without hedging"];
+            let left = ["`force`", "`salvage`", "`degraded`", "without hedging", "`expects`"];
             assert!(!left.iter().any(|word| told.contains(word)), "{told}");
             assert_ne!(told, text);
         }

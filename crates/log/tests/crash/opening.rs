@@ -3,7 +3,7 @@
 use tantalum_device::{
     Block, BlockDevice, Caps, Data, DataMut, Durability, Partition, Payload, RamDevice, RamOptions,
 };
-use tantalum_log::{CreateOptions, Log, LogDevice, LogError, Lsn, OpenError, OpenOptions};
+use tantalum_log::{CreateOptions, Expects, Log, LogDevice, LogError, Lsn, OpenError, OpenOptions};
 use tantalum_rt::{Rt, Runtime};
 
 fn device(rt: &Rt, block: u32, bytes: u64, payload: Payload) -> RamDevice {
@@ -147,6 +147,29 @@ fn a_device_whose_superblocks_or_states_are_gone_is_damaged() {
             assert_eq!(damaged, OpenError::State("sd0".into()));
             assert!(!damaged.to_string().contains("older"), "{damaged}");
         }
+    });
+}
+
+#[test]
+fn a_log_that_was_made_otherwise_than_expected_is_refused() {
+    run(async |rt| {
+        let made = CreateOptions { copies: 2, partitions: 2, ..small() };
+        let archive = LogDevice::new("archive", good(&rt));
+        let array = [good(&rt), good(&rt)];
+        Log::create(&rt, &named(&array), Some(&archive), &made).await.unwrap();
+        let open = async |copies, partitions| {
+            let expects = Expects { copies, partitions };
+            let devices = named(&array).into_iter().chain([archive.clone()]).collect();
+            Log::open(&rt, devices, OpenOptions { expects, ..OpenOptions::default() }).await
+        };
+        for (copies, partitions, what, made, expected) in
+            [(Some(1), Some(2), "copies", 2, 1), (None, Some(4), "partitions", 2, 4)]
+        {
+            let error = open(copies, partitions).await.err().expect("it is refused");
+            let device = "sd0".to_string();
+            assert_eq!(error, OpenError::Differs { device, what, made, expected });
+        }
+        open(Some(2), Some(2)).await.expect("it was made so").close().await.unwrap();
     });
 }
 
