@@ -2,6 +2,7 @@
 //! devices, opened.
 
 mod cache;
+mod codes;
 mod description;
 mod devices;
 mod disk;
@@ -14,6 +15,7 @@ pub use cache::{
     CacheDescription, CacheDevices, Clean, LabelPlace, Policy, Sync, Volume, cache_in_words,
     cache_volume, is_cache,
 };
+pub use codes::{log_code, open_code, volume_code};
 pub use description::{Description, is_description};
 pub use devices::{Devices, Members, linked, open, runtime};
 pub use in_words::in_words;

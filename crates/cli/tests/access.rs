@@ -130,7 +130,7 @@ fn tcp_that_others_can_reach_takes_tls_or_the_users_word() {
 /// A socket passed by systemd is checked like one that the server opens itself.
 #[test]
 fn tcp_that_is_handed_over_is_no_exception() {
-    for (at, code) in [("0.0.0.0:0", Some(1)), ("127.0.0.1:0", None)] {
+    for (at, code) in [("0.0.0.0:0", Some(2)), ("127.0.0.1:0", None)] {
         let listener = std::net::TcpListener::bind(at).expect("a socket");
         let script = "exec 3<&0 </dev/null; export LISTEN_FDS=1 LISTEN_PID=$$; exec \"$@\"";
         let mut command = Command::new("sh");

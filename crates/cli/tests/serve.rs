@@ -112,7 +112,7 @@ fn a_connection_that_is_handed_over_is_refused_with_the_reason() {
         command.args(["-c", script, "sh", env!("CARGO_BIN_EXE_tantalum")]).args(ARGUMENTS);
         let output = command.stdin(Stdio::from(OwnedFd::from(ours))).output().expect("it starts");
         let said = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert_eq!(output.status.code(), Some(2), "{said}");
         assert!(said.contains("Accept=no"), "{said}");
     }
 }
@@ -123,11 +123,11 @@ fn what_cannot_be_served_is_refused() {
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.code() == Some(2) && said.contains("image") && said.contains("--design"));
     for (arguments, code, why) in [
-        (&[][..], 1, "no place to listen: give --unix PATH or --tcp PORT, or a socket of systemd"),
+        (&[][..], 2, "no place to listen: give --unix PATH or --tcp PORT, or a socket of systemd"),
         (&["--unix", "/nonexistent/socket"], 1, "cannot listen at /nonexistent/socket"),
         (&["--tcp", "0", "--restore-after", "1s"], 2, "--cut-every"),
         (&["--tcp", "drive:1"], 2, "it should be a port"),
-        (&["--tcp", "0", "--reader", "drive"], 1, "two exports are called \"drive\""),
+        (&["--tcp", "0", "--reader", "drive"], 2, "two exports are called \"drive\""),
         (&["--tcp", "0", "--longest", "0"], 2, "the limit of bytes of a request"),
         (&["--tcp", "0", "--longest", "1"], 2, "the limit of bytes of a request"),
         (&["--tcp", "0", "--clients", "0"], 2, "the limit of clients"),
@@ -235,5 +235,5 @@ fn clients_that_do_not_fit_into_memory_are_refused() {
     let mut command = tantalum(&ARGUMENTS);
     let out = command.args(["--memory", "8MiB", "--unix"]).arg(&path).output().expect("it runs");
     let said = String::from_utf8_lossy(&out.stderr);
-    assert!(out.status.code() == Some(1) && said.contains("64 clients need"), "{said}");
+    assert!(out.status.code() == Some(2) && said.contains("64 clients need"), "{said}");
 }

@@ -62,6 +62,13 @@ pub struct About {
     pub killed: bool,
 }
 
+/// What went wrong, in a line, and the exit code.
+pub type Failure = (String, u8);
+
+fn failed(why: String) -> Failure {
+    (why, out::FAILED)
+}
+
 /// Builds the front of a box of any kind.
 #[allow(async_fn_in_trait)] // One thread: no future here has to be Send.
 pub trait Build: 'static {
@@ -74,7 +81,7 @@ pub trait Build: 'static {
     }
 
     /// Builds the front before the box starts.
-    async fn build<B: LiveBox>(self, site: Site<B>) -> Result<Self::Front<B>, String>;
+    async fn build<B: LiveBox>(self, site: Site<B>) -> Result<Self::Front<B>, Failure>;
 }
 
 /// The front of a running drive: a server or a mounted file.
@@ -130,12 +137,8 @@ pub fn run(arguments: &LiveArguments, image: Option<&Path>, build: impl Build) -
 
 /// An error comes with its exit code: a box that is in use, not there or not what it should be is an
 /// invalid request, whichever box it is.
-fn try_run(
-    arguments: &LiveArguments,
-    source: &Source,
-    build: impl Build,
-) -> Result<u8, (String, u8)> {
-    let (usage, failed) = (|why| (why, out::USAGE), |why| (why, out::FAILED));
+fn try_run(arguments: &LiveArguments, source: &Source, build: impl Build) -> Result<u8, Failure> {
+    let usage = |why| (why, out::USAGE);
     let mut runtime = Runtime::wall_time(arguments.seed, arguments.clock())
         .map_err(|e| failed(format!("the wall clock does not start: {e}")))?;
     let rt = runtime.handle();
@@ -144,44 +147,48 @@ fn try_run(
             let drive = on_image(&rt, path, arguments);
             let drive =
                 drive.map_err(|(why, code)| (format!("{}: {why}", path.display()), code))?;
-            let_run(runtime, drive, Some(path), arguments, build).map_err(failed)
+            let_run(runtime, drive, Some(path), arguments, build)
         }
         Source::Log(path) => {
             let opened = members::volume(&mut runtime, path, arguments.opening());
             let (volume, members) = opened.map_err(usage)?;
-            let code = let_run(runtime, volume, Some(path), arguments, build).map_err(failed)?;
+            let ended = let_run(runtime, volume.clone(), Some(path), arguments, build);
+            let code = ended.map_err(|(why, code)| match volume.start_failure() {
+                Some(failure) => (why, members::volume_code(&failure)),
+                None => (why, code),
+            })?;
             members.shut().map_err(failed)?;
             Ok(code)
         }
         Source::Cache(path) => {
             let opened = members::cache_volume(&mut runtime, path, arguments.opening());
             let (volume, members) = opened.map_err(usage)?;
-            let code = let_run(runtime, volume, Some(path), arguments, build).map_err(failed)?;
+            let code = let_run(runtime, volume, Some(path), arguments, build)?;
             members.shut().map_err(failed)?;
             Ok(code)
         }
         Source::Design(design) => {
             let drive = Drive::new(&rt, design, Payload::Bytes);
             let drive = drive.map_err(|e| usage(e.to_string()))?;
-            let_run(runtime, drive, None, arguments, build).map_err(failed)
+            let_run(runtime, drive, None, arguments, build)
         }
         Source::Ram(caps) => {
             let ram = RamDevice::new(&rt, RamOptions::new(*caps));
-            let_run(runtime, ram, None, arguments, build).map_err(failed)
+            let_run(runtime, ram, None, arguments, build)
         }
         Source::Disk(model) => {
             let disk = Disk::new(&rt, model, Payload::Bytes).map_err(usage)?;
-            let_run(runtime, disk, None, arguments, build).map_err(failed)
+            let_run(runtime, disk, None, arguments, build)
         }
         Source::Disks(members, model, chunk) => {
             let disks = (0..*members).map(|_| Disk::new(&rt, model, Payload::Bytes));
             let disks = disks.collect::<Result<Vec<Disk>, String>>().map_err(usage)?;
             let array = RaidBox::new(disks, *chunk).map_err(usage)?;
-            let_run(runtime, array, None, arguments, build).map_err(failed)
+            let_run(runtime, array, None, arguments, build)
         }
         Source::File(path, settings, length) => {
             match host_file::open(&mut runtime, path, settings, *length)? {
-                Some(file) => let_run(runtime, file, Some(path), arguments, build).map_err(failed),
+                Some(file) => let_run(runtime, file, Some(path), arguments, build),
                 None => Ok(interrupted()),
             }
         }
@@ -195,9 +202,9 @@ fn let_run<B: LiveBox>(
     image: Option<&Path>,
     arguments: &LiveArguments,
     build: impl Build,
-) -> Result<u8, String> {
+) -> Result<u8, Failure> {
     let rt = runtime.handle();
-    let io = rt.io().ok_or("the clock has no sockets")?;
+    let io = rt.io().ok_or_else(|| failed("the clock has no sockets".to_string()))?;
     let about = About {
         image: image.map(|path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned())),
         time_scale: arguments.time_scale,
@@ -205,7 +212,7 @@ fn let_run<B: LiveBox>(
     };
     let site = Site { drive: Stats::new(&rt, bare), rt, io };
     let life = live(site, about, arguments.clone(), build);
-    runtime.block_on(life).map_err(|e| format!("the drive has stalled: {e}"))?
+    runtime.block_on(life).map_err(|e| failed(format!("the drive has stalled: {e}")))?
 }
 
 /// The error comes with its exit code.
@@ -236,14 +243,13 @@ async fn live<B: LiveBox>(
     about: About,
     arguments: LiveArguments,
     build: impl Build,
-) -> Result<u8, String> {
-    let mut signals = site
-        .io
-        .signals(&[Signal::Interrupt, Signal::Terminate])
-        .map_err(|e| format!("cannot wait for signals: {e}"))?;
+) -> Result<u8, Failure> {
+    let no_signals = |e| failed(format!("cannot wait for signals: {e}"));
+    let signals = site.io.signals(&[Signal::Interrupt, Signal::Terminate]);
+    let mut signals = signals.map_err(no_signals)?;
     let place = control::Place::of(arguments.control.as_deref(), about.image.as_deref());
     let listener = match &place {
-        Some(place) => place.listen(&site.io).await?,
+        Some(place) => place.listen(&site.io).await.map_err(failed)?,
         None => None,
     };
     let front = build.build(site.clone()).await?;
@@ -255,7 +261,7 @@ async fn live<B: LiveBox>(
         control::begin(&plug, listener);
     }
     if let Some(at) = arguments.http {
-        let at = http::begin(&plug, at, arguments.allow_control)?;
+        let at = http::begin(&plug, at, arguments.allow_control).map_err(failed)?;
         if listen::is_for_others(at) {
             out::note("note: everybody who reaches this address can see what the drive does");
         }
@@ -264,7 +270,8 @@ async fn live<B: LiveBox>(
     descriptors::provide(&descriptors::Needs {
         least: first_clients + controlled + shown,
         most: all_clients + controlled * u64::from(MAX_CLIENTS) + shown * http::CONNECTIONS as u64,
-    })?;
+    })
+    .map_err(failed)?;
     let begun = {
         let twice = async {
             if signals.next().await.is_ok() {
@@ -279,11 +286,12 @@ async fn live<B: LiveBox>(
             First::A(Err(why)) => {
                 // No client is served, but the next process needs the drive's content.
                 if site.drive.inner().power_state() == PowerState::On {
-                    switch_off(&site).await.map_err(|other| format!("{why}; {other}"))?;
+                    let off = switch_off(&site).await;
+                    off.map_err(|other| failed(format!("{why}; {other}")))?;
                 }
-                return Err(why);
+                return Err(failed(why));
             }
-            First::B(()) => return at_once(&site, &plug, &mut signals).await,
+            First::B(()) => return Err(at_once(&site, &plug, &mut signals).await),
         }
     };
     // It may have ended before it could be interrupted.
@@ -291,11 +299,11 @@ async fn live<B: LiveBox>(
     if let Some(said) = &served {
         out::bytes(said.as_bytes());
         schedule::begin(&plug, &arguments.schedule);
-        signals.next().await.map_err(|e| format!("cannot wait for signals: {e}"))?;
+        signals.next().await.map_err(no_signals)?;
     }
     match first(end(&site, &plug), signals.next()).await {
-        First::A(stopped) => stopped?,
-        First::B(_) => return at_once(&site, &plug, &mut signals).await,
+        First::A(stopped) => stopped.map_err(failed)?,
+        First::B(_) => return Err(at_once(&site, &plug, &mut signals).await),
     }
     match served {
         Some(_) => Ok(out::OK),
@@ -307,12 +315,12 @@ fn interrupted() -> u8 {
     out::error("interrupted before it was ready", out::INTERRUPTED as u8)
 }
 
-/// Ends without waiting for users of the drive.
+/// Ends without waiting for users of the drive, and says so.
 async fn at_once<B: LiveBox, F: Front>(
     site: &Site<B>,
     plug: &Plug<B, F>,
     signals: &mut Signals,
-) -> Result<u8, String> {
+) -> Failure {
     let give_up = async {
         plug.give_up().await;
         let _announced = site.rt.outstanding("the end of the drive");
@@ -320,7 +328,7 @@ async fn at_once<B: LiveBox, F: Front>(
         site.drive.inner().off().await;
     };
     first(give_up, signals.next()).await;
-    Err("stopped at once by a second signal".to_string())
+    failed("stopped at once by a second signal".to_string())
 }
 
 /// Ends in good order.

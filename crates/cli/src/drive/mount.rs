@@ -12,7 +12,7 @@ mod layers;
 mod programs;
 mod table;
 
-use super::live::{self, Build, Front, LiveArguments, OnCut, Site};
+use super::live::{self, Build, Failure, Front, LiveArguments, OnCut, Site};
 use super::size;
 use crate::out;
 use clap::Args;
@@ -119,8 +119,9 @@ struct Mount {
 impl Build for Mount {
     type Front<B: LiveBox> = MountFront<B>;
 
-    async fn build<B: LiveBox>(self, site: Site<B>) -> Result<MountFront<B>, String> {
-        MountFront::new(site, self.arguments, &self.dir, &self.source).await
+    async fn build<B: LiveBox>(self, site: Site<B>) -> Result<MountFront<B>, Failure> {
+        let built = MountFront::new(site, self.arguments, &self.dir, &self.source).await;
+        built.map_err(|why| (why, out::FAILED))
     }
 }
 

@@ -1,7 +1,7 @@
 //! `tantalum drive serve`: a drive as a network block device.
 
 use super::listen;
-use super::live::{self, Build, Front, Live, LiveArguments, OnCut, Site, Trouble};
+use super::live::{self, Build, Failure, Front, Live, LiveArguments, OnCut, Site, Trouble};
 use crate::out;
 use clap::Args;
 use std::cell::RefCell;
@@ -145,6 +145,10 @@ fn may_listen(at: SocketAddr, arguments: &ServeArguments) -> Result<(), String> 
     ))
 }
 
+fn usage(why: String) -> Failure {
+    (why, out::USAGE)
+}
+
 /// How the server is built.
 struct Serve {
     arguments: ServeArguments,
@@ -158,7 +162,7 @@ impl Build for Serve {
         self.arguments.read_only
     }
 
-    async fn build<B: LiveBox>(self, site: Site<B>) -> Result<NbdFront<B>, String> {
+    async fn build<B: LiveBox>(self, site: Site<B>) -> Result<NbdFront<B>, Failure> {
         NbdFront::new(site, &self.arguments, self.tls).await
     }
 }
@@ -178,8 +182,8 @@ impl<B: LiveBox> NbdFront<B> {
         site: Site<B>,
         arguments: &ServeArguments,
         tls: Option<Tls>,
-    ) -> Result<NbdFront<B>, String> {
-        let server = server(&site, arguments, tls)?;
+    ) -> Result<NbdFront<B>, Failure> {
+        let server = server(&site, arguments, tls).map_err(usage)?;
         let listeners = RefCell::new(listeners(&site.io, arguments).await?);
         let (on_cut, limits) = (arguments.live.on_cut, limits(arguments));
         Ok(NbdFront { rt: site.rt, server, listeners, on_cut, limits })
@@ -279,18 +283,23 @@ const NOWHERE: &str = "no place to listen: give --unix PATH or --tcp PORT, or a 
                        (LISTEN_FDS)";
 
 /// All listeners, each with its URI.
-async fn listeners(io: &Io, arguments: &ServeArguments) -> Result<Vec<(Listener, String)>, String> {
+async fn listeners(
+    io: &Io,
+    arguments: &ServeArguments,
+) -> Result<Vec<(Listener, String)>, Failure> {
+    let failed = |why: String| (why, out::FAILED);
     let name = &escape(&arguments.export);
     let scheme = if arguments.tls.is_some() { "nbds" } else { "nbd" };
     let mut all = Vec::new();
-    for fd in activation::descriptors().map_err(|e| e.to_string())? {
+    for fd in activation::descriptors().map_err(|e| failed(e.to_string()))? {
         if activation::is_connection(&fd) {
-            return Err(CONNECTION.to_string());
+            return Err(usage(CONNECTION.to_string()));
         }
-        let listener = io.from_fd(fd).map_err(|e| format!("a socket passed by systemd: {e}"))?;
+        let listener = io.from_fd(fd);
+        let listener = listener.map_err(|e| failed(format!("a socket passed by systemd: {e}")))?;
         let uri = match listener.address() {
             Ok(address) => {
-                may_listen(address, arguments)?;
+                may_listen(address, arguments).map_err(usage)?;
                 warn(address, arguments);
                 format!("{scheme}://{address}/{name}")
             }
@@ -300,20 +309,20 @@ async fn listeners(io: &Io, arguments: &ServeArguments) -> Result<Vec<(Listener,
     }
     if let Some(path) = &arguments.unix {
         let listener = listen::unix(|| io.listen_unix_as(path, arguments.mode), io).await;
-        let listener = listener.map_err(|e| cannot(path.display(), &e))?;
+        let listener = listener.map_err(|e| failed(cannot(path.display(), &e)))?;
         let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
         all.push((listener, format!("{scheme}+unix:///{name}?socket={}", escape_path(&path))));
     }
     if let Some(at) = arguments.tcp {
-        let listener = io.listen_tcp(at).map_err(|e| cannot(at, &e))?;
-        let at = listener.address().map_err(|e| cannot(at, &e))?;
+        let listener = io.listen_tcp(at).map_err(|e| failed(cannot(at, &e)))?;
+        let at = listener.address().map_err(|e| failed(cannot(at, &e)))?;
         warn(at, arguments);
         all.push((listener, format!("{scheme}://{at}/{name}")));
     }
     match all.is_empty() {
         // inetd, and systemd with StandardInput=socket, pass a connection as standard input.
-        true if activation::is_connection(io::stdin()) => Err(CONNECTION.to_string()),
-        true => Err(NOWHERE.to_string()),
+        true if activation::is_connection(io::stdin()) => Err(usage(CONNECTION.to_string())),
+        true => Err(usage(NOWHERE.to_string())),
         false => Ok(all),
     }
 }

@@ -1,6 +1,6 @@
 //! `tantalum log check`.
 
-use crate::members::{Description, Devices, in_words, runtime};
+use crate::members::{Description, Devices, in_words, open_code, runtime};
 use crate::out;
 use clap::Args;
 use serde::Serialize;
@@ -76,18 +76,10 @@ pub fn check(arguments: &CheckArguments) -> u8 {
     }
 }
 
-/// The exit code of a log that cannot be opened.
-pub fn code(error: &OpenError) -> u8 {
-    match error {
-        OpenError::Damaged(_) | OpenError::Io { .. } | OpenError::Superblock(_) => out::FAILED,
-        _ => out::USAGE,
-    }
-}
-
 fn examine(path: &Path, salvage: bool) -> Result<Report, (String, u8)> {
     let usage = |why| (why, out::USAGE);
     let description = Description::lasting(path).map_err(usage)?;
-    let mut runtime = runtime().map_err(usage)?;
+    let mut runtime = runtime().map_err(|why| (why, out::FAILED))?;
     let rt = runtime.handle();
     let read = async move {
         let open = |salvage| {
@@ -105,7 +97,7 @@ fn examine(path: &Path, salvage: bool) -> Result<Report, (String, u8)> {
             Err(OpenError::Damaged(damage)) if salvage => (open(true).await?, Some(damage)),
             opened => (opened, None),
         };
-        let log = opened.map_err(|e| (in_words(&e), code(&e)))?;
+        let log = opened.map_err(|e| (in_words(&e), open_code(&e)))?;
         let (mut count, mut bytes) = (0, 0);
         let failed = |e| (in_words(e), out::FAILED);
         let mut records = log.read(log.first()).map_err(failed)?;

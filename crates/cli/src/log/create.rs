@@ -1,9 +1,9 @@
 //! `tantalum log create`.
 
-use super::check::code;
 use crate::counted::counted;
 use crate::members::{
-    Description, Devices, absolute, in_words, is_description, linked, make_missing, runtime,
+    Description, Devices, absolute, in_words, is_description, linked, make_missing, open_code,
+    runtime, volume_code,
 };
 use crate::random::random;
 use crate::{out, size};
@@ -122,7 +122,8 @@ fn try_create(arguments: &CreateArguments) -> Result<Report, (String, u8)> {
     let of_log = of_log.map(|path| (path, arguments.size));
     let backing = description.backing.iter().map(|path| (path, arguments.backing_size));
     let mut made = make_missing(of_log.chain(backing))?;
-    let mut runtime = runtime().map_err(usage)?;
+    let failed = |why| (why, out::FAILED);
+    let mut runtime = runtime().map_err(failed)?;
     let rt = runtime.handle();
     let devices = Devices::open(&rt, &description, Opening::default()).map_err(usage)?;
     let members = devices.members();
@@ -131,20 +132,20 @@ fn try_create(arguments: &CreateArguments) -> Result<Report, (String, u8)> {
     let options = CreateOptions { force, identity, ..description.options() };
     let bytes: u64 = devices.array.iter().map(|(_, d)| d.device().caps().bytes()).sum();
     let modelled = description.is_modelled();
-    let failed = |why| (why, out::FAILED);
     let format = {
         let description = description.clone();
         let make = async move {
             match description.backing {
                 Some(_) => {
                     let volume = devices.volume(&rt, &description, false).map_err(usage)?;
-                    volume.format(&options).await.map_err(|e| usage(in_words(e)))
+                    let made = volume.format(&options).await;
+                    made.map_err(|e| (in_words(&e), volume_code(&e)))
                 }
                 None => {
                     let array: Vec<_> = devices.array.iter().map(linked).collect();
                     let archive = devices.archive.as_ref().map(linked);
                     let made = Log::create(&rt, &array, archive.as_ref(), &options).await;
-                    made.map_err(|e| (in_words(&e), code(&e)))
+                    made.map_err(|e| (in_words(&e), open_code(&e)))
                 }
             }
         };

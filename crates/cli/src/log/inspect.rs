@@ -17,8 +17,8 @@ Examples:
   tantalum log inspect wal.toml --json
 
 Nothing is changed.
-Exit codes: 0; 1, a device holds no log that can be read; 2, there is no such log,
-or it is in use.")]
+Exit codes: 0; 1, a device holds no log that can be read, or fails; 2, there is no
+such log, or it is in use.")]
 pub struct InspectArguments {
     /// The description of the log
     description: PathBuf,
@@ -59,7 +59,7 @@ struct Is {
 pub fn inspect(arguments: &InspectArguments) -> u8 {
     let devices = match look(&arguments.description) {
         Ok(devices) => devices,
-        Err(why) => return out::error(why, out::USAGE),
+        Err((why, code)) => return out::error(why, code),
     };
     let text = match arguments.json {
         true => serde_json::to_string_pretty(&devices).map(|json| json + "\n"),
@@ -73,13 +73,14 @@ pub fn inspect(arguments: &InspectArguments) -> u8 {
     }
 }
 
-fn look(path: &Path) -> Result<Vec<Device>, String> {
-    let description = Description::lasting(path)?;
-    let mut runtime = runtime()?;
+fn look(path: &Path) -> Result<Vec<Device>, (String, u8)> {
+    let (usage, failed) = (|why| (why, out::USAGE), |why| (why, out::FAILED));
+    let description = Description::lasting(path).map_err(usage)?;
+    let mut runtime = runtime().map_err(failed)?;
     let view = Opening { view: true, ..Opening::default() };
-    let opened = Devices::open(&runtime.handle(), &description, view)?;
+    let opened = Devices::open(&runtime.handle(), &description, view).map_err(usage)?;
     let all = async move {
-        opened.members().power_on().await?;
+        opened.members().power_on().await.map_err(failed)?;
         let devices = opened.of_log();
         let mut all = Vec::new();
         for device in &devices {
@@ -92,7 +93,7 @@ fn look(path: &Path) -> Result<Vec<Device>, String> {
         }
         Ok(all)
     };
-    runtime.block_on(all).map_err(|e| format!("the devices do not answer: {e}"))?
+    runtime.block_on(all).map_err(|e| failed(format!("the devices do not answer: {e}")))?
 }
 
 fn is(found: DeviceDescription) -> Is {

@@ -1,7 +1,6 @@
 //! `tantalum log recover`.
 
-use super::check::code;
-use crate::members::{Description, Devices, in_words, runtime};
+use crate::members::{Description, Devices, in_words, open_code, runtime, volume_code};
 use crate::out;
 use clap::Args;
 use serde::Serialize;
@@ -21,8 +20,8 @@ Examples:
 
 Opens the log as a server would, and ends it in good order. With a backing it waits
 until the backing has everything: then the log is empty.
-Exit codes: 0, the log is whole; 1, it is damaged, or does not start; 2, there is no
-such description, or a device of it cannot be opened.")]
+Exit codes: 0, the log is whole; 1, it is damaged, or a device fails; 2, there is no
+such description, or a device of it, or the backing, is wrong or in use.")]
 pub struct RecoverArguments {
     /// The description of the log
     description: PathBuf,
@@ -94,7 +93,7 @@ fn try_recover(path: &Path, salvage: bool, degraded: bool) -> Result<Report, (St
     let usage = |why| (why, out::USAGE);
     let failed = |why: String| (why, out::FAILED);
     let description = Description::lasting(path).map_err(usage)?;
-    let mut runtime = runtime().map_err(usage)?;
+    let mut runtime = runtime().map_err(failed)?;
     let rt = runtime.handle();
     let devices = Devices::open(&rt, &description, Opening::default()).map_err(usage)?;
     let members = devices.members();
@@ -110,7 +109,7 @@ fn try_recover(path: &Path, salvage: bool, degraded: bool) -> Result<Report, (St
                 Err(OpenError::Damaged(d)) if salvage => (open(true).await, Some(d.found())),
                 opened => (opened, None),
             };
-            let log = opened.map_err(|e| (in_words(&e), code(&e)))?;
+            let log = opened.map_err(|e| (in_words(&e), open_code(&e)))?;
             let notes = log.stats().without().into_iter().collect();
             let (first, end) = (log.first(), log.end());
             log.close().await.map_err(|e| failed(in_words(e)))?;
@@ -129,7 +128,7 @@ fn try_recover(path: &Path, salvage: bool, degraded: bool) -> Result<Report, (St
         }
         match (started, volume.start_failure()) {
             (Ok(_), _) => {}
-            (_, Some(VolumeError::Open(e))) => return Err((in_words(&e), code(&e))),
+            (_, Some(e)) => return Err((in_words(&e), volume_code(&e))),
             (Err(StartError::Failed(why)), _) => return Err(failed(in_words(why))),
             (Err(_), _) => return Err(failed("the volume does not start".to_string())),
         }

@@ -1,7 +1,6 @@
 //! `tantalum log replace`.
 
-use super::check::code;
-use crate::members::{Description, Devices, in_words, runtime};
+use crate::members::{Description, Devices, in_words, log_code, open_code, runtime};
 use crate::out;
 use clap::Args;
 use serde::Serialize;
@@ -103,7 +102,7 @@ fn try_replace(arguments: &ReplaceArguments) -> Result<Report, (String, u8)> {
     };
     let text = description.text().map_err(usage)?;
     let sink = out::Sink::open(path).map_err(usage)?;
-    let mut runtime = runtime().map_err(usage)?;
+    let mut runtime = runtime().map_err(failed)?;
     let rt = runtime.handle();
     let opened = Devices::open(&rt, &description, Opening::default()).map_err(usage)?;
     let (members, force) = (opened.members(), arguments.force);
@@ -117,9 +116,10 @@ fn try_replace(arguments: &ReplaceArguments) -> Result<Report, (String, u8)> {
         let opened = Log::open(&rt, devices, options).await;
         let log = opened.map_err(|e| match e {
             OpenError::Missing { .. } if before.copies < 2 => usage(ONE_COPY.to_string()),
-            e => (in_words(&e), code(&e)),
+            e => (in_words(&e), open_code(&e)),
         })?;
-        log.replace(index, new, force).await.map_err(|e| usage(in_words(e)))?;
+        let replaced = log.replace(index, new, force).await;
+        replaced.map_err(|e| (in_words(&e), log_code(&e)))?;
         let (first, end) = (log.first(), log.end());
         log.close().await.map_err(|e| failed(in_words(e)))?;
         members.end().await.map_err(failed)?;
