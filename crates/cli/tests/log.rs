@@ -250,12 +250,30 @@ fn a_benchmark_says_the_same_of_models_each_time_and_leaves_no_file() {
 /// What logs share with drives speaks of logs.
 #[test]
 fn the_help_of_a_command_on_logs_speaks_of_logs() {
-    for verb in ["serve", "mount", "status", "top", "cut", "restore"] {
+    for verb in ["serve", "mount", "status", "stats", "top", "cut", "restore"] {
         let (help, _) = log(verb, &[Path::new("--help")], 0);
         assert!(help.contains(&format!("Usage: tantalum log {verb} ")), "{help}");
         let (_, examples) = help.split_once("Examples:").expect("it has examples");
         assert!(examples.contains(&format!("tantalum log {verb} wal.")), "{examples}");
         assert!(!examples.contains("disk.img"), "{examples}");
+        for word in ["IMAGE", "--design", "--ram", "tantalum drive", "of a running drive"] {
+            assert!(!help.contains(word), "{verb}: {word}: {help}");
+        }
+    }
+    // So do their errors.
+    for (verb, words) in [("serve", &[][..]), ("mount", &["/mnt"]), ("status", &["gone.toml"])] {
+        let mut command = tantalum(&["log", verb]);
+        let (_, said) = ends(&command.args(words).output().expect("it starts"), 2);
+        assert!(!said.contains("image") && !said.contains("IMAGE"), "{said}");
+        assert!(said.contains("LOG.toml") || said.contains("the description of a log"), "{said}");
+    }
+    let at = file("ended.toml", "devices = [\"a\"]\n");
+    let socket = at.with_file_name("ended.toml.control");
+    let _ = std::fs::remove_file(&socket);
+    drop(std::os::unix::net::UnixListener::bind(&socket).expect("a socket"));
+    for path in [&at, &socket] {
+        let said = log("status", &[path], 2).1;
+        assert!(said.contains("`tantalum log serve`") && !said.contains("drive"), "{said}");
     }
 }
 

@@ -1,6 +1,6 @@
 //! What the commands that caches share with drives say of themselves when they are called on a cache.
 
-use crate::shared_words::{Words, in_words_of};
+use crate::shared_words::{Group, Words};
 use clap::Command;
 
 const WORDS: [Words; 7] = [
@@ -25,7 +25,6 @@ From another terminal:
 SIGINT and SIGTERM stop the server: requests under way are answered first, everything
 is made durable, and the next start is warm. A cut or a killed process loses what was
 not flushed. With `mode = \"through\"` a blank flash device is taken for a new one.
-Options about designs and images are those of `tantalum drive serve`.
 Exit codes: 0, it ended in good order; 1, it did not, or it cannot be served; 2, the
 command line or the description is invalid, or a device is not there or in use; 130,
 it was interrupted before it was ready.",
@@ -45,7 +44,6 @@ through a loop device with direct I/O, and makes one on a blank volume; it needs
 SIGINT and SIGTERM unmount it and end it in good order. If it is in use, the process
 names its users and waits; a second signal leaves the mount to its users. After
 `tantalum cache restore` the file system is checked and mounted again.
-Options about designs and images are those of `tantalum drive mount`.
 Exit codes: 0, it ended in good order; 1, it did not, or it cannot be mounted; 2, the
 command line or the description is invalid, or a device is not there or in use; 130,
 it was interrupted before it was ready.",
@@ -109,7 +107,15 @@ served.",
     ),
 ];
 
+static CACHES: Group = Group {
+    name: "cache",
+    description: "CACHE.toml",
+    served: "CACHE.toml|SOCKET",
+    words: &WORDS,
+    salvage: None,
+};
+
 /// The command `tantalum` with these words below `cache`.
 pub fn in_words_of_caches(command: Command) -> Command {
-    in_words_of(command, "cache", &WORDS)
+    CACHES.in_words(command)
 }

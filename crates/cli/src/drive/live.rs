@@ -212,7 +212,7 @@ fn let_run<B: LiveBox>(
     };
     let site = Site { drive: Stats::new(&rt, bare), rt, io };
     let life = live(site, about, arguments.clone(), build);
-    runtime.block_on(life).map_err(|e| failed(format!("the drive has stalled: {e}")))?
+    runtime.block_on(life).map_err(|e| failed(format!("the process has stalled: {e}")))?
 }
 
 /// The error comes with its exit code.

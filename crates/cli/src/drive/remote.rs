@@ -1,6 +1,7 @@
 //! `tantalum drive cut|restore|status|stats`: requests to the process that runs a drive.
 
 use super::{size, words};
+use crate::members::is_description;
 use crate::out;
 use clap::Args;
 use serde::Serialize;
@@ -162,12 +163,21 @@ pub fn connect(drive: &Path) -> Result<Client, String> {
             )
         }
         ClientError::NotThere(socket) => format!(
-            "there is neither {name} nor {}: give the image of a drive that runs, or its control socket",
-            socket.display()
+            "there is neither {name} nor {}: give {}, or its control socket",
+            socket.display(),
+            match is_description(drive) {
+                true => "the description of a log or cache that is served",
+                false => "the image of a drive that runs",
+            }
         ),
-        ClientError::NobodyListens(_) => format!(
-            "{e}: the drive does not run; its power went with the process, and comes back with `tantalum drive serve` or `tantalum drive mount`"
-        ),
+        ClientError::NobodyListens(_) => {
+            // A control socket has the name of what is served, and `.control`.
+            let (noun, what) = kind(&if is_socket { drive.with_extension("") } else { drive.into() });
+            format!(
+                "{e}: {what} {name} does not run; its power went with the process, and comes back with \
+                 `tantalum {noun} serve` or `tantalum {noun} mount`"
+            )
+        }
         e => e.to_string(),
     })
 }

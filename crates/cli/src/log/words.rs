@@ -1,9 +1,9 @@
 //! What the commands that logs share with drives say of themselves when they are called on a log.
 
-use crate::shared_words::{Words, in_words_of};
+use crate::shared_words::{Group, Words};
 use clap::Command;
 
-const WORDS: [Words; 6] = [
+const WORDS: [Words; 7] = [
     (
         "serve",
         "tantalum log serve [OPTIONS] LOG.toml",
@@ -24,10 +24,9 @@ From another terminal:
 
 SIGINT and SIGTERM stop the server: requests under way are answered first. What is
 not destaged stays in the log; `tantalum log recover` brings it to the backing.
-Options about designs and images are those of `tantalum drive serve`.
 Exit codes: 0, it ended in good order; 1, it did not, or it cannot be served; 2, the
-command line or the description is invalid, or a device is not there or in use; 130,
-it was interrupted before it was ready.",
+command line or the description is invalid, or a device or the backing is wrong or in
+use; 130, it was interrupted before it was ready.",
     ),
     (
         "mount",
@@ -45,10 +44,9 @@ through a loop device with direct I/O, and makes one on a blank volume; it needs
 SIGINT and SIGTERM unmount it and end it in good order. If it is in use, the process
 names its users and waits; a second signal leaves the mount to its users. After
 `tantalum log restore` the file system is checked and mounted again.
-Options about designs and images are those of `tantalum drive mount`.
 Exit codes: 0, it ended in good order; 1, it did not, or it cannot be mounted; 2, the
-command line or the description is invalid, or a device is not there or in use; 130,
-it was interrupted before it was ready.",
+command line or the description is invalid, or a device or the backing is wrong or in
+use; 130, it was interrupted before it was ready.",
     ),
     (
         "status",
@@ -58,6 +56,17 @@ it was interrupted before it was ready.",
 Examples:
   tantalum log status wal.toml
   tantalum log status wal.toml --json | jq -r .power
+
+Exit codes: 0, it is served, with or without power; 2, no such log is served.",
+    ),
+    (
+        "stats",
+        "tantalum log stats [OPTIONS] <LOG.toml|SOCKET>",
+        "Show what a served log has done: commands, latencies, groups, bytes destaged",
+        "\
+Examples:
+  tantalum log stats wal.toml
+  tantalum log stats wal.toml --json
 
 Exit codes: 0, it is served, with or without power; 2, no such log is served.",
     ),
@@ -98,7 +107,15 @@ Exit codes: 0, the log has recovered; 1, it does not start; 2, no such log is se
     ),
 ];
 
+static LOGS: Group = Group {
+    name: "log",
+    description: "LOG.toml",
+    served: "LOG.toml|SOCKET",
+    words: &WORDS,
+    salvage: Some("Start on a damaged log with what is before the damage: the rest is lost"),
+};
+
 /// The command `tantalum` with these words below `log`.
 pub fn in_words_of_logs(command: Command) -> Command {
-    in_words_of(command, "log", &WORDS)
+    LOGS.in_words(command)
 }

@@ -121,7 +121,7 @@ async fn start(drive: &Drive) -> Result<(), IoError> {
         }
     };
     verified.map_err(|why| {
-        out::note(format_args!("a drive of the log does not start: {why}"));
+        out::note(format_args!("a drive does not start: {why}"));
         IoError::Failed("the drive does not start")
     })
 }

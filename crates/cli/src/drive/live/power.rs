@@ -30,19 +30,19 @@ pub enum RestoreError {
     )]
     Damaged(String),
     /// The drive does not start for another reason.
-    #[error("the drive does not start: {0}")]
+    #[error("it does not start: {0}")]
     Failed(String),
     /// The power was cut again.
-    #[error("the power was cut again before the drive had started")]
+    #[error("the power was cut again before the start was complete")]
     CutAgain,
     /// The front failed before the drive started.
     #[error("the power was not restored: {0}")]
     FrontBefore(String),
     /// The front failed after the drive started.
-    #[error("the drive has power, but {0}; cut and restore it to try again")]
+    #[error("it has power, but {0}; cut and restore it to try again")]
     FrontAfter(String),
     /// The process is about to end.
-    #[error("the drive is about to be stopped")]
+    #[error("it is about to be stopped")]
     Stopping,
 }
 
