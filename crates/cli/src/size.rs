@@ -32,5 +32,8 @@ pub fn bytes(text: &str) -> Result<u64, String> {
             whole.checked_mul(unit_bytes).and_then(|n| n.checked_add(rest.round() as u64))
         }
     };
-    bytes.filter(|n| *n > 0).ok_or_else(|| "no drive has that size".into())
+    let is_possible = |n: &u64| (1..=i64::MAX as u64).contains(n);
+    bytes.filter(is_possible).ok_or_else(|| {
+        "no device has that size: give one of at least 1 byte and below 8388608TiB".into()
+    })
 }

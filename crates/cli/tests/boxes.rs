@@ -420,7 +420,7 @@ fn invalid_arguments_are_refused() {
     refused(&["disk.img", "--buffered"], 2, "it goes with --file");
     refused(&["--ram", "1GiB", "--keep-room"], 2, "it goes with --file");
     refused(&["--ram", "5000"], 2, "not whole blocks");
-    refused(&["--ram", "0"], 2, "no drive has that size");
+    refused(&["--ram", "0"], 2, "no device has that size");
     refused(&["--disk", "disk-15"], 2, "disk-15k");
     refused(&["--disk", "durassd"], 2, "is an SSD");
     refused(&["--disk", "4xdisk-15"], 2, "disk-15k");

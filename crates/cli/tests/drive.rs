@@ -168,7 +168,8 @@ fn invalid_arguments_are_refused() {
         (vec!["--design", "nowhere.toml"], "cannot read nowhere.toml"),
         (vec!["--capacity", "lots"], "8GiB"),
         (vec!["--capacity", "8 parsec"], "is no unit"),
-        (vec!["--capacity", "9999999T"], "no drive of its kind"),
+        (vec!["--capacity", "4000000T"], "no drive of its kind"),
+        (vec!["--capacity", "9999999T"], "no device has that size"),
         (vec!["--set", "cache.buffer_kb=3"], "buffer_k"),
         (vec!["--set", "geometry.page_bytes=5000"], "5000"),
     ] {

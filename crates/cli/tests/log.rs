@@ -399,13 +399,24 @@ fn wrong_devices_are_refused_in_a_line() {
         (&gone, "name a file or block device that is there"),
         (&small, "use a larger device"),
         (&used, "create it with --force"),
-        (&odd, "not a whole number of blocks"),
+        (&odd, "give it another length"),
+        (&a.parent().expect("a folder").to_path_buf(), "name one"),
     ] {
         let said = log("create", &[&at, device, &a, device, other], 2).1;
         assert!(said.contains(why) && said.lines().count() == 1, "{said}");
         assert!(!at.exists(), "{why}");
     }
     assert!(std::fs::read(&a).expect("read").iter().all(|b| *b == 0), "nothing is changed");
+    // A device that is not there is not left out, with two copies.
+    let (b, copies, two) = (self::device("wrong.b", 16), Path::new("--copies"), Path::new("2"));
+    let said = log("create", &[&at, device, &a, device, &b, device, &gone, copies, two], 2).1;
+    assert!(said.contains("wrong.gone") && said.contains("that is there"), "{said}");
+    // Sizes that no device has.
+    let size = Path::new("--size");
+    for (huge, why) in [("9999999TiB", "below 8388608TiB"), ("8388607TiB", "a smaller size")] {
+        let said = log("create", &[&at, device, &gone, size, Path::new(huge)], 2).1;
+        assert!(said.contains(why) && !gone.exists(), "{said}");
+    }
     let none = file("wrong.none.toml", "devices = []\n");
     assert!(log("check", &[&none], 2).1.contains("name the devices of the log"));
     let keys = file("wrong.keys.toml", "devices = []\nbakcing = \"x\"\n");

@@ -3,6 +3,7 @@
 //! 1. All checks come first. While one fails nothing is written.
 //! 2. A device gets its state before its superblocks: what has a superblock has a state.
 
+use crate::error::SEE_TO_IT;
 use crate::format::payload;
 use crate::member::{read_head, write_head};
 use crate::options::{CreateOptions, LogDevice};
@@ -105,7 +106,7 @@ fn superblocks<D: BlockDevice>(
 }
 
 pub(crate) fn io<D>(device: &LogDevice<D>, error: tantalum_device::IoError) -> OpenError {
-    OpenError::Io { device: device.name.clone(), error, or: "" }
+    OpenError::Io { device: device.name.clone(), error, or: SEE_TO_IT }
 }
 
 fn check_set<D: BlockDevice>(

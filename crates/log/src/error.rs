@@ -206,13 +206,16 @@ pub enum OpenError {
         device: String,
         /// Its error.
         error: IoError,
-        /// What to do, if the log can do without the device.
+        /// What to do.
         or: &'static str,
     },
     /// A device of a log with copies is of no use.
     #[error("{0}; or open the log without it, with `degraded`")]
     OfNoUse(Box<OpenError>),
 }
+
+/// What to do about a device that fails.
+pub(crate) const SEE_TO_IT: &str = ": see to the device, and try again";
 
 impl OpenError {
     /// The device that is of no use, if it is this one alone.
@@ -267,7 +270,7 @@ pub enum LogError {
         end: Lsn,
     },
     /// What is asked for is not kept any more.
-    #[error("{lsn} is before the checkpoint: the log begins at {first}")]
+    #[error("{lsn} is before the checkpoint: the log begins at {first}, so read from there on")]
     BeforeFirst {
         /// What was asked for.
         lsn: Lsn,
@@ -275,7 +278,10 @@ pub enum LogError {
         first: Lsn,
     },
     /// What is asked for was never appended, or is not durable yet.
-    #[error("{lsn} is beyond the end of what is durable, {durable}")]
+    #[error(
+        "{lsn} is beyond the end of what is durable, {durable}: wait until it is durable, or use an \
+         LSN up to that"
+    )]
     NotDurable {
         /// What was asked for.
         lsn: Lsn,
@@ -289,7 +295,7 @@ pub enum LogError {
     #[error("{0}")]
     Damaged(Damage),
     /// A read failed.
-    #[error("{device}: {error}")]
+    #[error("{device}: {error}: see to the device, and open the log again")]
     Io {
         /// The device.
         device: String,

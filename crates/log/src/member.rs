@@ -5,6 +5,7 @@
 //! 2. A block that the device reports as unreadable reads as zeros, so it counts for nothing. Any
 //!    other error of a read is an error.
 
+use crate::error::SEE_TO_IT;
 use crate::options::Barrier;
 use crate::planted::planted;
 use crate::superblock::{Role, Superblock};
@@ -30,7 +31,7 @@ pub(crate) struct MemberError {
 
 impl From<MemberError> for OpenError {
     fn from(e: MemberError) -> OpenError {
-        OpenError::Io { device: e.device, error: e.error, or: "" }
+        OpenError::Io { device: e.device, error: e.error, or: SEE_TO_IT }
     }
 }
 

@@ -89,7 +89,11 @@ impl<D: BlockDevice + Clone + 'static> Core<D> {
         match state.devices.get(index) {
             None => return refused("the log has no such device: name one by its index"),
             Some((_, Standing::Lost)) => {}
-            Some(_) => return refused("only a device that is lost to the log can be replaced"),
+            Some(_) => {
+                return refused(
+                    "it is not lost to the log: only a lost device can be replaced; name one",
+                );
+            }
         }
         if self.plan().is_waited_for(index) {
             return refused("a write to it has not ended: wait, or open the log again");

@@ -125,7 +125,7 @@ fn try_create(arguments: &CreateArguments) -> Result<Report, (String, u8)> {
     let failed = |why| (why, out::FAILED);
     let mut runtime = runtime().map_err(failed)?;
     let rt = runtime.handle();
-    let devices = Devices::open(&rt, &description, Opening::default()).map_err(usage)?;
+    let devices = Devices::open_whole(&rt, &description, Opening::default()).map_err(usage)?;
     let members = devices.members();
     let identity = random().map_err(|e| usage(format!("no identity for the log: {e}")))?;
     let (force, identity) = (arguments.force, Some(identity));

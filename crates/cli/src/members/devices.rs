@@ -84,7 +84,14 @@ impl Devices {
     /// # Errors
     /// Which device cannot be used, why, and what to do, in a line.
     pub fn open(rt: &Rt, of: &Description, opening: Opening) -> Result<Devices, String> {
-        let of = &there(of);
+        Devices::open_whole(rt, &there(of), opening)
+    }
+
+    /// The same; all devices have to be there.
+    ///
+    /// # Errors
+    /// The same.
+    pub fn open_whole(rt: &Rt, of: &Description, opening: Opening) -> Result<Devices, String> {
         let mut opened = open_all(rt, of.paths(), opening)?;
         let backing = of.backing.as_ref().and_then(|_| opened.pop()).map(|(_, member)| member);
         let archive = of.archive.as_ref().and_then(|_| opened.pop());

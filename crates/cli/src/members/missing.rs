@@ -3,7 +3,8 @@
 use super::model::is_model;
 use crate::out;
 use std::path::{Path, PathBuf};
-use tantalum_log::{BlockingLog, BlockingOptions};
+use tantalum_device::FileError;
+use tantalum_log::{BlockingError, BlockingLog, BlockingOptions};
 
 /// Files that are removed with this.
 pub struct Files(pub Vec<PathBuf>);
@@ -23,7 +24,11 @@ impl Drop for Files {
 /// # Errors
 /// Why there is none, in a line, with an exit code.
 pub fn make(path: &Path, bytes: u64, options: &mut BlockingOptions) -> Result<(), (String, u8)> {
-    let usage = |why: tantalum_log::BlockingError| (why.to_string(), out::USAGE);
+    let usage = |why: BlockingError| {
+        let or =
+            if lacks_room(&why) { ": name a place with more room, or a smaller size" } else { "" };
+        (format!("{why}{or}"), out::USAGE)
+    };
     let Err(e) = BlockingLog::make_file(path, bytes, options) else { return Ok(()) };
     if options.file.buffered {
         return Err(usage(e));
@@ -31,6 +36,17 @@ pub fn make(path: &Path, bytes: u64, options: &mut BlockingOptions) -> Result<()
     options.file.buffered = true;
     // Memory file systems have no direct I/O. What was wrong before says more.
     BlockingLog::make_file(path, bytes, options).map_err(|_| usage(e))
+}
+
+/// Whether there is no file so large.
+fn lacks_room(why: &BlockingError) -> bool {
+    use std::io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
+    match why {
+        BlockingError::File(FileError::System { source, .. }) => {
+            matches!(source.kind(), FileTooLarge | QuotaExceeded | StorageFull)
+        }
+        _ => false,
+    }
 }
 
 /// Makes those files that are not there, if it is said how large. Dropped, it removes them.

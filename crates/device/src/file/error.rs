@@ -22,13 +22,13 @@ pub enum FileError {
         source: io::Error,
     },
     /// Another owner has it: another process, or another [`File`](super::File) of this one.
-    #[error("{}: it is in use already", .0.display())]
+    #[error("{}: it is in use already: end the process that uses it, or name another file", .0.display())]
     InUse(PathBuf),
     /// The kernel uses the block device: it is mounted, for example.
     #[error("{}: the block device is in use: unmount it, or take it out of its array", .0.display())]
     Claimed(PathBuf),
     /// It is a directory, a socket, and so on.
-    #[error("{}: neither a regular file nor a block device", .0.display())]
+    #[error("{}: neither a regular file nor a block device: name one", .0.display())]
     NoStorage(PathBuf),
     /// The file system has no direct I/O.
     #[error(
@@ -38,7 +38,8 @@ pub enum FileError {
     NoDirectIo(PathBuf),
     /// The file cannot be used in blocks of this size.
     #[error(
-        "{}: blocks of {block_size} bytes: a power of two from {least} to {most} is needed",
+        "{}: blocks of {block_size} bytes: a power of two from {least} to {most} is needed: \
+         choose one",
         path.display()
     )]
     BlockSize {
@@ -53,7 +54,8 @@ pub enum FileError {
     },
     /// The length is not a whole number of blocks, or zero.
     #[error(
-        "{}: {bytes} bytes are not a whole number of blocks of {block_size} bytes, at least one",
+        "{}: {bytes} bytes are not a whole number of blocks of {block_size} bytes, at least one: give \
+         it another length, or use another file",
         path.display()
     )]
     Length {

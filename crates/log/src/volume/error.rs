@@ -19,7 +19,7 @@ impl fmt::Display for Identity {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum VolumeError {
     /// The power was cut meanwhile.
-    #[error("the power was cut before the volume had started")]
+    #[error("the power was cut before the volume had started: start it again")]
     PowerLost,
     /// An option or a device does not suit.
     #[error("{0}")]
@@ -31,7 +31,7 @@ pub enum VolumeError {
     #[error(transparent)]
     Log(#[from] LogError),
     /// A command of the backing failed.
-    #[error("{backing}: {error}")]
+    #[error("{backing}: {error}: see to the device, and start the volume again")]
     Backing {
         /// The backing.
         backing: String,

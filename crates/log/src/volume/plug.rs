@@ -3,6 +3,7 @@
 //! 1. A cut takes the power of all boxes at one moment. What was in memory is dropped.
 //! 2. Each start begins with the devices alone, as [`super::open`] finds them.
 
+use crate::error::SEE_TO_IT;
 use crate::volume::core::{Core, VolumeStats};
 use crate::volume::device::VolumeDevice;
 use crate::volume::error::VolumeError;
@@ -169,7 +170,7 @@ impl<L: PowerCycle, B: PowerCycle> LogVolume<L, B> {
                 // The log says whether it can do without.
                 Err(_) if inner.options.log.degraded => {}
                 Err(error) => {
-                    let (device, or) = (name.clone(), "");
+                    let (device, or) = (name.clone(), SEE_TO_IT);
                     return Err(crate::OpenError::Io { device, error, or }.into());
                 }
             }
