@@ -21,7 +21,7 @@ pub use devices::{Devices, Members, linked, open, runtime};
 pub use in_words::in_words;
 pub use member::{Member, MemberLink};
 pub use missing::{Files, make, make_missing};
-pub use model::{CHUNK_KIB, absolute, array_of, model_of};
+pub use model::{CHUNK_KIB, absolute, array_of, model_of, other_size};
 
 use std::path::Path;
 use tantalum_log::LogVolume;

@@ -362,6 +362,76 @@ fn missing_files_are_made_or_nothing_is_left() {
     assert_eq!(std::fs::metadata(a).expect("a file").len(), 16 << 20);
 }
 
+/// Once `serve` and `recover` gave 1, or the advice destroyed what was there.
+#[test]
+fn a_wrong_use_of_a_command_is_an_invalid_request() {
+    let words = ["--device", "--backing", "--copies", "2", "--force"].map(Path::new);
+    let [dev, backing, copies, two, force] = words;
+    let make = |name: &str| {
+        let (a, b, disk) = (
+            device(&format!("{name}.a"), 16),
+            device(&format!("{name}.b"), 16),
+            device(&format!("{name}.disk"), 32),
+        );
+        let at = file(&format!("{name}.toml"), "");
+        log("create", &[&at, dev, &a, dev, &b, backing, &disk, copies, two, force], 0);
+        at
+    };
+    let (at, other) = (make("use1"), make("use2"));
+    let here = ["--tcp", "127.0.0.1:0"].map(Path::new);
+    let serve = |at: &Path, words: &[&Path]| log("serve", &[&[at], words].concat(), 2).1;
+    assert!(serve(&at, &[]).contains("no place to listen"));
+    let said = serve(&at, &[here[0], here[1], Path::new("--io"), Path::new("poll")]);
+    assert!(said.contains("set `hedging = false` in the log's description"), "{said}");
+    // The backing of another log, and one that is none.
+    let text = std::fs::read_to_string(&at).expect("text");
+    let with = |from: &str, to: &str| {
+        assert!(text.contains(from), "{text}");
+        file("use.wrong.toml", text.replace(from, to))
+    };
+    let blank = device("use.blank", 32);
+    for (disk, why) in [("use2.disk", "is the backing of log"), ("use.blank", "it has no label")] {
+        let wrong = with("use1.disk", disk);
+        let refused = [serve(&wrong, &here), log("recover", &[&wrong], 2).1];
+        for said in refused {
+            assert!(said.contains(why) && !said.contains("format"), "{said}");
+        }
+    }
+    assert!(std::fs::read(blank).expect("read").iter().all(|b| *b == 0), "nothing is changed");
+    // A description that says otherwise than the devices.
+    let (lost, new) = (Path::new("--lost"), Path::new("--with"));
+    for (key, value) in [("copies = 2", "copies = 1"), ("partitions = 1", "partitions = 2")] {
+        let wrong = with(key, value);
+        let (gone, new_device) = (at.with_file_name("use1.a"), device("use.new", 16));
+        for said in [
+            serve(&wrong, &here),
+            log("recover", &[&wrong], 2).1,
+            log("check", &[&wrong], 2).1,
+            log("replace", &[&wrong, lost, &gone, new, &new_device], 2).1,
+        ] {
+            let told = format!("was made with {key}, and its description says {value}");
+            assert!(said.contains(&told), "{said}");
+        }
+    }
+    log("recover", &[&at], 0);
+    log("recover", &[&other], 0);
+}
+
+/// Once what could not be served was created.
+#[test]
+fn models_that_are_too_small_are_refused_and_other_sizes_are_told() {
+    let at = file("little.toml", "");
+    std::fs::remove_file(&at).expect("removed");
+    let dev = Path::new("--device");
+    let said = log("create", &[&at, dev, Path::new("model:usb-a:64KiB")], 2).1;
+    assert!(said.contains("use a larger device") && !at.exists(), "{said}");
+    let said = log("create", &[&at, dev, Path::new("model:ssd-840pro:256MiB")], 0).1;
+    assert!(said.contains("the next size that this drive can have"), "{said}");
+    let force = Path::new("--force");
+    let said = log("create", &[&at, dev, Path::new("model:usb-a:8MiB"), force], 0).1;
+    assert!(!said.contains("the next size"), "{said}");
+}
+
 /// A crash came while the devices got a new state: a check reads the log as it is.
 #[test]
 fn devices_that_differ_by_a_generation_are_checked_and_stay_as_they_are() {

@@ -3,7 +3,7 @@
 use crate::counted::counted;
 use crate::members::{
     Description, Devices, absolute, in_words, is_description, linked, make_missing, open_code,
-    runtime, volume_code,
+    other_size, runtime, volume_code,
 };
 use crate::random::random;
 use crate::{out, size};
@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use tantalum_device::{BlockDevice, PowerCycle};
 use tantalum_log::{CreateOptions, Log};
 use tantalum_nand::Opening;
+use tantalum_rt::Runtime;
 
 /// Arguments of `tantalum log create`.
 #[derive(Args)]
@@ -123,7 +124,10 @@ fn try_create(arguments: &CreateArguments) -> Result<Report, (String, u8)> {
     let backing = description.backing.iter().map(|path| (path, arguments.backing_size));
     let mut made = make_missing(of_log.chain(backing))?;
     let failed = |why| (why, out::FAILED);
-    let mut runtime = runtime().map_err(failed)?;
+    let modelled = description.is_modelled();
+    // Models are made anew whenever they are served. This is a trial, and takes no real time.
+    let runtime = if modelled { Ok(Runtime::virtual_time(1)) } else { runtime() };
+    let mut runtime = runtime.map_err(failed)?;
     let rt = runtime.handle();
     let devices = Devices::open_whole(&rt, &description, Opening::default()).map_err(usage)?;
     let members = devices.members();
@@ -131,7 +135,8 @@ fn try_create(arguments: &CreateArguments) -> Result<Report, (String, u8)> {
     let (force, identity) = (arguments.force, Some(identity));
     let options = CreateOptions { force, identity, ..description.options() };
     let bytes: u64 = devices.array.iter().map(|(_, d)| d.device().caps().bytes()).sum();
-    let modelled = description.is_modelled();
+    let sizes = description.paths().zip(members.sizes());
+    sizes.filter_map(|(path, bytes)| other_size(path, bytes)).for_each(out::note);
     let format = {
         let description = description.clone();
         let make = async move {
@@ -150,10 +155,6 @@ fn try_create(arguments: &CreateArguments) -> Result<Report, (String, u8)> {
             }
         };
         async move {
-            // On models it is made anew whenever it is served.
-            if modelled {
-                return Ok(());
-            }
             members.power_on().await.map_err(usage)?;
             let made = make.await;
             made.and(members.end().await.map_err(failed))

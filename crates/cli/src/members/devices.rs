@@ -13,7 +13,7 @@ use rustix::fs::{major, minor};
 use std::cell::{Cell, RefCell};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use tantalum_device::{File, FileSettings, LiveBox, PowerCycle};
+use tantalum_device::{BlockDevice, File, FileSettings, LiveBox, PowerCycle};
 use tantalum_drive::Drive;
 use tantalum_log::{LogDevice, LogVolume, OpenOptions, VolumeOptions};
 use tantalum_nand::{ImageFile, Opening};
@@ -155,6 +155,11 @@ impl Members {
     /// These.
     pub fn of(members: Vec<Member>) -> Members {
         Members(members)
+    }
+
+    /// How many bytes each has, in the order of the description.
+    pub fn sizes(&self) -> Vec<u64> {
+        self.0.iter().map(|member| member.device().caps().bytes()).collect()
     }
 
     /// Powers all of them, side by side: a disk takes seconds to spin up.

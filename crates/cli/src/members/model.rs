@@ -109,6 +109,16 @@ pub fn build(rt: &Rt, path: &Path, place: usize) -> Result<AnyBox, String> {
     }
 }
 
+/// What to say of a model that has another size than its name asks for: a drive has whole flash units.
+pub fn other_size(path: &Path, bytes: u64) -> Option<String> {
+    let (_, size) = path.to_str()?.strip_prefix(PREFIX)?.rsplit_once(':')?;
+    let asked = crate::size::bytes(size).ok()?;
+    let has = tantalum_device::bytes_in_words(bytes);
+    (asked != bytes).then(|| {
+        format!("{}: it has {has}, the next size that this drive can have", path.display())
+    })
+}
+
 /// KiB of a chunk of an array.
 pub const CHUNK_KIB: u64 = 64;
 
