@@ -417,6 +417,45 @@ fn a_wrong_use_of_a_command_is_an_invalid_request() {
     log("recover", &[&other], 0);
 }
 
+/// Once all was said to be well.
+#[test]
+fn damage_to_one_of_two_copies_is_found() {
+    let (a, b, disk) = (device("two.a", 16), device("two.b", 16), device("two.disk", 32));
+    let at = file("two.toml", "");
+    let words = ["--device", "--backing", "--copies", "2", "--force", "--json"].map(Path::new);
+    let [dev, backing, copies, two, force, json] = words;
+    log("create", &[&at, dev, &a, dev, &b, backing, &disk, copies, two, force], 0);
+    let socket = common::live::socket("two.sock");
+    let mut command = tantalum(&["log", "serve"]);
+    command.arg(&at).arg("--unix").arg(&*socket);
+    let mut serving = Serving::start(command);
+    assert!(!serving.uri.is_empty(), "{}", serving.said());
+    for block in 0..20 {
+        Nbd::connect(&socket).expect("a server").write(block, &[0x77; 4096]).expect("written");
+    }
+    serving.child.kill().expect("it can be killed");
+    drop(serving);
+    assert!(log("check", &[&at], 0).0.contains("all is well"));
+    let mut bytes = std::fs::read(&b).expect("read");
+    let full = |i: &usize| bytes[i * 4096..][..4096].iter().filter(|b| **b == 0x77).count() > 2000;
+    let full: Vec<usize> = (0..bytes.len() / 4096).filter(full).collect();
+    for i in &full[2..5] {
+        bytes[i * 4096 + 100..][..3900].fill(0xEE);
+    }
+    std::fs::write(&b, bytes).expect("written");
+    let (out, said) = log("check", &[&at], 1);
+    assert!(out.contains("all records are there") && !out.contains("all is well"), "{out}");
+    assert!(said.contains("LSN ") && said.contains("two.a has them"), "{said}");
+    assert!(said.contains(&format!("two.b is damaged at byte {}", full[2] * 4096)), "{said}");
+    assert!(said.contains("`tantalum log replace`") && said.contains("recover"), "{said}");
+    let report: serde_json::Value =
+        serde_json::from_str(&log("check", &[&at, json], 1).0).expect("JSON");
+    assert_eq!(report["one_copy"][0]["offset"], full[2] * 4096, "{report}");
+    // What is said to help does.
+    log("recover", &[&at], 0);
+    assert!(log("check", &[&at], 0).0.contains("all is well"));
+}
+
 /// Once what could not be served was created.
 #[test]
 fn models_that_are_too_small_are_refused_and_other_sizes_are_told() {

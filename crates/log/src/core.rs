@@ -287,8 +287,8 @@ impl<D: BlockDevice + Clone + 'static> Core<D> {
         self.chores.notify_all();
     }
 
-    /// The log from the block of `from` on, as far as it is written now.
-    pub fn merge(&self, from: Lsn) -> Merge<D> {
+    /// The streams that count, as far as they are written now.
+    pub fn streams(&self) -> Vec<Rc<Stream<D>>> {
         let plan = self.plan();
         let streams = plan.streams().filter_map(|(device, stream, area)| {
             // What a lost device holds does not count.
@@ -298,8 +298,13 @@ impl<D: BlockDevice + Clone + 'static> Core<D> {
             let spans = area.written().into_iter().map(span).collect();
             Some(Rc::new(Stream { member, stream, spans }))
         });
+        streams.collect()
+    }
+
+    /// The log from the block of `from` on, as far as it is written now.
+    pub fn merge(&self, from: Lsn) -> Merge<D> {
         let state = Rc::new(self.state.borrow().clone());
-        let merge = Merge::new(&self.rt, streams.collect(), state, from);
+        let merge = Merge::new(&self.rt, self.streams(), state, from);
         if self.copies > 1 { merge.with_copies() } else { merge }
     }
 }

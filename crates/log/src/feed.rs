@@ -92,7 +92,8 @@ impl Feed {
     }
 }
 
-async fn read_chunk<D: BlockDevice>(
+/// The next units of a section, as many as a chunk has.
+pub(crate) async fn read_chunk<D: BlockDevice>(
     stream: &Stream<D>,
     span: usize,
     unit: u32,

@@ -57,7 +57,8 @@
 //! and `member.rs` (written, and durable) → `plan/done.rs` (acknowledged). The plan is all that is
 //! decided, without I/O and without a runtime. Back it comes: `open.rs` (who the devices are) →
 //! `scan.rs` (sections) → `feed.rs` (chunks, ahead) → `merge.rs` (one log of many streams) →
-//! `records.rs`; `recover.rs` finds the end. `docs/log.md` has the format byte by byte.
+//! `records.rs`; `recover.rs` finds the end, and `copies.rs` what has one copy. `docs/log.md` has
+//! the format byte by byte.
 //!
 //! Plan and memory lie under one lock (`works.rs`). With threads ([`BlockingLog`]) whoever commits
 //! writes by itself: `blocking/front.rs` is in the place of `tasks.rs` then.
@@ -74,6 +75,7 @@
 mod area;
 #[cfg(feature = "blocking")]
 pub mod blocking;
+mod copies;
 mod core;
 mod create;
 mod describe;
@@ -114,6 +116,7 @@ mod works;
 
 #[cfg(feature = "blocking")]
 pub use blocking::{BlockingError, BlockingLog, BlockingOptions, BlockingRecords};
+pub use copies::OneCopy;
 pub use describe::{DeviceDescription, StateDescription};
 pub use error::{Damage, LogError, OpenError};
 pub use hedge::HedgeOptions;

@@ -5,6 +5,7 @@
 //!    survives any power loss, as the devices' promises say.
 //! 3. Once the log has failed it takes nothing more. What was durable stays durable.
 
+use crate::copies::OneCopy;
 use crate::core::Core;
 use crate::keep::PATIENCE;
 use crate::options::{LogDevice, OpenOptions, WhenFull};
@@ -227,6 +228,20 @@ impl<D: BlockDevice + Clone + 'static> Log<D> {
         let cutter = Cutter::new(from, self.core.record_limit);
         let (merge, first) = (self.core.merge(from), self.core.first.clone());
         Ok(Records { merge, cutter, end: durable, first })
+    }
+
+    /// Of a log with two copies: which acknowledged bytes are on one device alone, in order. Reads
+    /// all devices from the checkpoint on. While a device takes no part it says nothing.
+    ///
+    /// A part of the other copy is damaged then, or its device did not answer when it was written.
+    /// The log has all its records; another loss would lose these. They have two copies again when
+    /// the checkpoint is past them, or a new device has taken the place of the damaged one
+    /// ([`Log::replace`]).
+    ///
+    /// # Errors
+    /// [`LogError::Io`].
+    pub async fn one_copy(&self) -> Result<Vec<OneCopy>, LogError> {
+        self.core.one_copy().await
     }
 
     /// The log before `lsn` is not needed any more, which is the LSN or the end of a record: its

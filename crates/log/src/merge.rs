@@ -324,7 +324,7 @@ impl<D> Source<D> {
 }
 
 /// Whether a block is of this log, device, stream and section.
-fn belongs<D>(stream: &Stream<D>, head: &Head, span: usize) -> bool {
+pub(crate) fn belongs<D>(stream: &Stream<D>, head: &Head, span: usize) -> bool {
     head.tag == stream.member.tag
         && head.stream == stream.stream
         && head.section == stream.spans[span].section.number

@@ -1,11 +1,12 @@
 //! `tantalum log check`.
 
+use crate::counted::counted;
 use crate::members::{Description, Devices, in_words, open_code, runtime};
 use crate::out;
 use clap::Args;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
-use tantalum_log::{Log, OpenError, OpenOptions};
+use tantalum_log::{Log, OneCopy, OpenError, OpenOptions};
 use tantalum_nand::Opening;
 
 /// Arguments of `tantalum log check`.
@@ -15,10 +16,11 @@ Examples:
   tantalum log check wal.toml
   tantalum log check wal.toml --json
 
-Reads the log from its checkpoint to its end. Nothing is changed: the devices are
-opened for reading only.
-Exit codes: 0, all is well; 1, the log is damaged, with --salvage too, or cannot be
-read; 2, there is no such log, or it is in use, or a device is wrong.")]
+Reads the log from its checkpoint to its end, and with two copies each of them. Nothing
+is changed: the devices are opened for reading only.
+Exit codes: 0, all is well; 1, the log is damaged, with --salvage too, or one of two
+copies is, or a device cannot be read; 2, there is no such log, or it is in use, or a
+device is wrong.")]
 pub struct CheckArguments {
     /// The description of the log
     description: PathBuf,
@@ -43,6 +45,50 @@ struct Report {
     damage: Option<String>,
     /// Which devices take no part, if some do not: what was checked is on the others.
     without: Option<String>,
+    /// Which parts are on one device alone, of a log with two copies.
+    one_copy: Vec<Part>,
+}
+
+/// A part of the log that is on one device alone.
+#[derive(Serialize)]
+struct Part {
+    first: u64,
+    end: u64,
+    /// The device that has it.
+    on: String,
+    /// Where the other copy is damaged: the device, and the offset there.
+    damaged: Option<String>,
+    offset: Option<u64>,
+    #[serde(skip)]
+    text: String,
+}
+
+impl From<OneCopy> for Part {
+    fn from(one: OneCopy) -> Part {
+        let text = one.to_string();
+        let (first, end, on) = (one.lsn.0, one.end.0, one.on);
+        let (damaged, offset) = one.place.unzip();
+        Part { first, end, on, damaged, offset, text }
+    }
+}
+
+/// So many parts are listed, at most.
+const LISTED: usize = 8;
+
+/// What to say of parts that are on one device alone.
+fn one_copy(parts: &[Part]) -> u8 {
+    for part in parts.iter().take(LISTED) {
+        out::note(&part.text);
+    }
+    if parts.len() > LISTED {
+        out::note(format_args!("... and {} more", parts.len() - LISTED));
+    }
+    let these = counted(parts.len() as u64, "part of the log is", "parts of the log are");
+    let what = format!(
+        "{these} on one device alone: if the other one is bad, `tantalum log replace` puts a new \
+         device in its place; else move the checkpoint (with a backing `tantalum log recover` does)"
+    );
+    out::error(what, out::FAILED)
 }
 
 /// Runs the command; returns the exit code.
@@ -66,12 +112,14 @@ pub fn check(arguments: &CheckArguments) -> u8 {
             match (&report.damage, &report.without) {
                 (Some(_), _) => "what is before the damage",
                 (None, Some(without)) => without,
+                (None, None) if !report.one_copy.is_empty() => "all records are there",
                 (None, None) => "all is well",
             }
         ),
     };
     match (out::bytes((text + "\n").as_bytes()), report.damage) {
         (out::OK, Some(damage)) => out::error(damage, out::FAILED),
+        (out::OK, None) if !report.one_copy.is_empty() => one_copy(&report.one_copy),
         (code, _) => code,
     }
 }
@@ -80,7 +128,7 @@ fn examine(path: &Path, salvage: bool) -> Result<Report, (String, u8)> {
     let usage = |why| (why, out::USAGE);
     let description = Description::lasting(path).map_err(usage)?;
     let mut runtime = runtime().map_err(|why| (why, out::FAILED))?;
-    let rt = runtime.handle();
+    let (rt, path) = (runtime.handle(), path.to_path_buf());
     let read = async move {
         let open = |salvage| {
             let view = Opening { view: true, ..Opening::default() };
@@ -104,12 +152,19 @@ fn examine(path: &Path, salvage: bool) -> Result<Report, (String, u8)> {
         while let Some(record) = records.next().await.map_err(failed)? {
             (count, bytes) = (count + 1, bytes + record.bytes.len() as u64);
         }
-        let without = log.stats().without();
-        Ok((log.first().0, log.end().0, count, bytes, damage.map(|d| d.found()), without))
+        let parts = log.one_copy().await.map_err(failed)?;
+        let log_name = path.display().to_string();
+        Ok(Report {
+            log: log_name,
+            first: log.first().0,
+            end: log.end().0,
+            records: count,
+            record_bytes: bytes,
+            damage: damage.map(|d| d.found()),
+            without: log.stats().without(),
+            one_copy: parts.into_iter().map(Part::from).collect(),
+        })
     };
     let read = runtime.block_on(read);
-    let read = read.map_err(|e| (format!("the devices do not answer: {e}"), out::FAILED))?;
-    let (first, end, records, record_bytes, damage, without) = read?;
-    let log = path.display().to_string();
-    Ok(Report { log, first, end, records, record_bytes, damage, without })
+    read.map_err(|e| (format!("the devices do not answer: {e}"), out::FAILED))?
 }

@@ -8,7 +8,7 @@ use tantalum_explore::{Journal, Slow};
 use tantalum_log::{
     Barrier, CreateOptions, HedgeOptions, Log, LogDevice, LogError, OpenOptions, WhenFull,
 };
-use tantalum_rt::{Nanos, Runtime};
+use tantalum_rt::{Nanos, Rt, Runtime};
 
 pub type Device = Slow<RamDevice>;
 
@@ -122,6 +122,21 @@ fn on_links(devices: &[Device]) -> Vec<Device> {
     devices.iter().map(|d| Slow { inner: d.inner.device(), plan: d.plan.clone() }).collect()
 }
 
+/// After a crash each copy is whole.
+async fn whole_copies(
+    rt: &Rt,
+    devices: &[LogDevice<Device>],
+    options: &OpenOptions,
+) -> Result<(), String> {
+    let options = OpenOptions { read_only: true, ..options.clone() };
+    let log = Log::open(rt, devices.to_vec(), options).await.map_err(|e| e.to_string())?;
+    let found = log.one_copy().await.map_err(|e| e.to_string())?;
+    match found.first() {
+        Some(one) => Err(format!("one copy: {one}, and {} more", found.len() - 1)),
+        None => Ok(()),
+    }
+}
+
 impl Rig {
     /// A new log.
     pub fn new(shape: &Shape, seed: u64) -> Rig {
@@ -217,9 +232,13 @@ impl Rig {
         self.runtime.block_on(power).unwrap();
         let devices = named(&on_links(&self.devices));
         let devices = devices.into_iter().enumerate().filter(|(i, _)| which(*i));
-        let devices = devices.map(|(_, d)| d).collect();
+        let devices: Vec<_> = devices.map(|(_, d)| d).collect();
         let mut journal = self.journal.borrow().clone();
+        let has_copies = self.shape.copies > 1 && !self.shape.stalls;
         let check = async move {
+            if has_copies {
+                whole_copies(&rt, &devices, &options).await?;
+            }
             let log = Log::open(&rt, devices, options).await.map_err(|e| e.to_string())?;
             journal.check(&log).await?;
             // It takes records as before, once it has room.
