@@ -4,7 +4,7 @@ use crate::create::{find, io};
 use crate::member::read_head;
 use crate::options::LogDevice;
 use crate::state::{SLOTS, Standing, State};
-use crate::superblock::{FoundSuper, UNIT_MAX};
+use crate::superblock::{FoundSuper, Superblock, UNIT_MAX, Uuid};
 use crate::{Lsn, OpenError, Role};
 use tantalum_device::BlockDevice;
 
@@ -56,25 +56,8 @@ impl DeviceDescription {
     pub async fn read<D: BlockDevice>(
         device: &LogDevice<D>,
     ) -> Result<DeviceDescription, OpenError> {
-        let name = || device.name.clone();
-        if device.device.caps().bytes() < crate::superblock::AREAS {
-            return Err(OpenError::NoLog(name()));
-        }
-        let superblock = match find(&device.device).await.map_err(|e| io(device, e))? {
-            FoundSuper::Good(superblock) => superblock,
-            FoundSuper::Newer(version) => {
-                return Err(OpenError::Newer { device: name(), version });
-            }
-            FoundSuper::Damaged => return Err(OpenError::Superblock(name())),
-            FoundSuper::Nothing => return Err(OpenError::NoLog(name())),
-        };
-        let mut newest: Option<State> = None;
-        for slot in SLOTS {
-            let bytes = read_head(&device.device, slot, UNIT_MAX as usize).await;
-            let state = State::decode(&bytes.map_err(|e| io(device, e))?);
-            let state = state.filter(|s| s.set == superblock.set);
-            newest = newest.into_iter().chain(state).max_by_key(|s| s.generation);
-        }
+        let (superblock, states) = head(device).await?;
+        let newest = states.into_iter().max_by_key(|s| s.generation);
         Ok(DeviceDescription {
             log: superblock.set,
             index: superblock.index as usize,
@@ -94,4 +77,66 @@ impl DeviceDescription {
             }),
         })
     }
+}
+
+/// The superblock of a device, and the states on it.
+async fn head<D: BlockDevice>(
+    device: &LogDevice<D>,
+) -> Result<(Superblock, Vec<State>), OpenError> {
+    let name = || device.name.clone();
+    if device.device.caps().bytes() < crate::superblock::AREAS {
+        return Err(OpenError::NoLog(name()));
+    }
+    let superblock = match find(&device.device).await.map_err(|e| io(device, e))? {
+        FoundSuper::Good(superblock) => superblock,
+        FoundSuper::Newer(version) => return Err(OpenError::Newer { device: name(), version }),
+        FoundSuper::Damaged => return Err(OpenError::Superblock(name())),
+        FoundSuper::Nothing => return Err(OpenError::NoLog(name())),
+    };
+    let mut states = Vec::new();
+    for slot in SLOTS {
+        let bytes = read_head(&device.device, slot, UNIT_MAX as usize).await;
+        let state = State::decode(&bytes.map_err(|e| io(device, e))?);
+        states.extend(state.filter(|s| s.set == superblock.set));
+    }
+    Ok((superblock, states))
+}
+
+/// Whether the device was made for this log and has never taken part in it: it was to take the place
+/// of a lost one, and that came to nothing.
+pub(crate) async fn is_left_over<D: BlockDevice>(
+    log: &Uuid,
+    device: &LogDevice<D>,
+) -> Result<bool, OpenError> {
+    let (superblock, states) = match head(device).await {
+        Err(e @ OpenError::Io { .. }) => return Err(e),
+        Err(_) => return Ok(false),
+        Ok(head) => head,
+    };
+    let lists = |s: &State| s.devices.iter().any(|(uuid, _)| *uuid == superblock.device);
+    Ok(superblock.set == *log && !states.is_empty() && !states.iter().any(lists))
+}
+
+/// The index of `device` in the log of these others, if it takes part in it. So one finds out whether
+/// a replacement that was interrupted had come to its end.
+pub(crate) async fn place_of<D: BlockDevice>(
+    others: &[LogDevice<D>],
+    device: &LogDevice<D>,
+) -> Result<Option<usize>, OpenError> {
+    let (superblock, mut states) = match head(device).await {
+        Err(e @ OpenError::Io { .. }) => return Err(e),
+        Err(_) => return Ok(None),
+        Ok(head) => head,
+    };
+    for other in others {
+        // One that cannot be read says nothing.
+        let Ok((known, more)) = head(other).await else { continue };
+        if known.set != superblock.set {
+            return Ok(None);
+        }
+        states.extend(more);
+    }
+    let Some(newest) = states.into_iter().max_by_key(|s| s.generation) else { return Ok(None) };
+    let mut all = newest.devices.iter();
+    Ok(all.position(|(uuid, standing)| *uuid == superblock.device && *standing != Standing::Lost))
 }

@@ -266,21 +266,33 @@ impl<D: BlockDevice + Clone + 'static> Log<D> {
 
     /// Puts a new device in the place of one that is lost (with two copies). Everything from the
     /// checkpoint on is copied to it first; meanwhile the log goes on, and the checkpoint waits.
-    /// `force` destroys what the device holds.
+    /// `force` destroys what the device holds; what a replacement has left there that came to
+    /// nothing needs none. A replacement that has begun is carried out though nobody waits for it.
     ///
     /// # Errors
-    /// [`LogError::Replace`] if that device cannot take that place, [`LogError::Full`] if the log
-    /// has more since its checkpoint than one device can hold, [`LogError::Failed`]. Then the
-    /// device does not take part.
+    /// [`LogError::Replace`] if that device cannot take that place, [`LogError::Io`] if it fails or
+    /// does not answer in twice [`OpenOptions::stall`], [`LogError::Full`] if the log has more since
+    /// its checkpoint than one device can hold. Then the device does not take part.
+    /// [`LogError::Failed`] if the log fails.
     pub async fn replace(
         &self,
         index: usize,
         device: LogDevice<D>,
         force: bool,
     ) -> Result<(), LogError> {
-        self.core.replace(index, device, force).await?;
-        self.core.pump();
-        Ok(())
+        self.core.replace(index, device, force).await
+    }
+
+    /// The index of `device` in the log of these `others`, if it takes part in it: so it is known
+    /// whether a replacement that was interrupted had come to its end. Nothing is changed.
+    ///
+    /// # Errors
+    /// [`OpenError::Io`] if the device cannot be read.
+    pub async fn place_of(
+        others: &[LogDevice<D>],
+        device: &LogDevice<D>,
+    ) -> Result<Option<usize>, OpenError> {
+        crate::describe::place_of(others, device).await
     }
 
     /// Whether a record begins or will begin at `lsn`.

@@ -8,13 +8,18 @@
 //!    counts.
 //! 4. Meanwhile the checkpoint does not move. Groups are written as before, until little is left to
 //!    copy; then they wait.
+//! 5. A new device that does not answer holds nothing up: it is given up after a bound.
+//! 6. What an earlier replacement has left on the new device, which came to nothing, is no data.
+//! 7. A replacement that has begun is carried out though nobody waits for it.
 
 use crate::area::Area;
 use crate::core::Core;
 use crate::create::{check_blank, check_blocks, device_identity, install, io};
+use crate::describe::is_left_over;
 use crate::encode::{bytes_of, encode};
 use crate::error::{Damage, LogError, OpenError};
 use crate::format::{block_of, payload};
+use crate::keep::PATIENCE;
 use crate::layout::lanes_of;
 use crate::member::Member;
 use crate::options::LogDevice;
@@ -23,7 +28,8 @@ use crate::state::{Standing, State};
 use crate::superblock::{AREAS, Role, Superblock};
 use crate::{Lsn, tasks};
 use std::rc::Rc;
-use tantalum_device::{BlockDevice, Payload};
+use tantalum_device::{BlockDevice, IoError, Payload};
+use tantalum_rt::{Cancelled, First, first};
 
 /// Bytes that are copied at once, about.
 const PIECE: u64 = 64 << 10;
@@ -35,18 +41,48 @@ impl<D: BlockDevice + Clone + 'static> Core<D> {
         device: LogDevice<D>,
         force: bool,
     ) -> Result<(), LogError> {
+        let core = self.clone();
+        let work = async move { core.replace_whole(index, device, force).await };
+        match self.domain.spawn("log: replace", work).await {
+            Ok(ended) => ended,
+            Err(Cancelled) => {
+                self.check_failed()?;
+                Err(LogError::Failed("it was closed".to_string()))
+            }
+        }
+    }
+
+    async fn replace_whole(
+        self: &Rc<Self>,
+        index: usize,
+        device: LogDevice<D>,
+        force: bool,
+    ) -> Result<(), LogError> {
+        self.check_failed()?;
+        self.superblock_for(index, &device, &self.state.borrow())?;
+        // A disk may take seconds for its first answer.
+        let force = force || is_left_over(&self.set, &device).await?;
+        check_blank(&device, force).await?;
         let _keeper = self.keeper.lock().await;
         self.check_failed()?;
         let state = self.state.borrow().clone();
         let superblock = self.superblock_for(index, &device, &state)?;
-        check_blank(&device, force).await?;
-        install(&device, &superblock, &state).await.map_err(|e| io(&device, e))?;
+        let installed = install(&device, &superblock, &state);
+        self.in_time(&device.name, installed).await?.map_err(|e| io(&device, e))?;
         let LogDevice { name, device } = device;
         let member = Rc::new(Member::new(name, device, superblock, self.options.barrier)?);
         let mut lanes = lanes_of(index, &member, &self.options, |_| None);
         let area = &mut lanes[0].main;
         let mut copied = self.first.get();
-        while self.durable().since(copied) > self.options.memory as u64 / 2 {
+        let mut left = u64::MAX;
+        // As long as that brings the end nearer.
+        loop {
+            let now = self.durable().since(copied);
+            let much = now > self.options.memory as u64 / 2;
+            if now <= PIECE || now > left / 2 && !much {
+                break;
+            }
+            left = now;
             copied = self.copy_to(&member, area, copied, self.durable()).await?;
         }
         // The rest, while nothing is added. A new epoch follows by itself.
@@ -75,7 +111,19 @@ impl<D: BlockDevice + Clone + 'static> Core<D> {
             tasks::add_lane(self, lane);
         }
         self.chores.notify_all();
+        self.pump();
         Ok(())
+    }
+
+    /// What the new device answers, or that it does not (5).
+    async fn in_time<T>(&self, device: &str, work: impl Future<Output = T>) -> Result<T, LogError> {
+        match first(work, self.rt.sleep(self.options.stall * PATIENCE)).await {
+            First::A(answer) => Ok(answer),
+            First::B(()) => {
+                let error = IoError::Failed("it does not answer: use another device");
+                Err(LogError::Io { device: device.to_string(), error })
+            }
+        }
     }
 
     /// What the new device will be, if it can be that.
@@ -85,16 +133,8 @@ impl<D: BlockDevice + Clone + 'static> Core<D> {
         device: &LogDevice<D>,
         state: &State,
     ) -> Result<Superblock, OpenError> {
-        let refused = |what: &str| Err(OpenError::Options(format!("device {index}: {what}")));
-        match state.devices.get(index) {
-            None => return refused("the log has no such device: name one by its index"),
-            Some((_, Standing::Lost)) => {}
-            Some(_) => {
-                return refused(
-                    "it is not lost to the log: only a lost device can be replaced; name one",
-                );
-            }
-        }
+        check_lost(state, index)?;
+        let refused = |what| Err(refused(index, what));
         if self.plan().is_waited_for(index) {
             return refused("a write to it has not ended: wait, or open the log again");
         }
@@ -109,6 +149,9 @@ impl<D: BlockDevice + Clone + 'static> Core<D> {
             return Err(OpenError::Stamps(device.name.clone()));
         }
         check_blocks(&device.name, caps.block_size, template.unit)?;
+        if self.options.hedge.enabled && device.device.blocks_its_thread() {
+            return Err(OpenError::Hedging(device.name.clone()));
+        }
         let bytes = caps.bytes();
         let uuid = device_identity(&state.set, index, state.generation);
         let index = index as u32;
@@ -170,12 +213,26 @@ impl<D: BlockDevice + Clone + 'static> Core<D> {
             };
             let mut blocks = vec![0; bytes_of(&order, self.unit)];
             encode(&order, copy, self.unit, member.tag, &mut blocks);
-            member.write(order.place.unit, &blocks).await?;
+            self.in_time(&member.name, member.write(order.place.unit, &blocks)).await??;
             // What ends within a block is repeated.
             block = if end < to { end } else { to };
         }
         Ok(to)
     }
+}
+
+/// # Errors
+/// That this device cannot be replaced, since it is not lost to the log.
+pub(crate) fn check_lost(state: &State, index: usize) -> Result<(), OpenError> {
+    match state.devices.get(index) {
+        Some((_, Standing::Lost)) => Ok(()),
+        None => Err(refused(index, "the log has no such device: name one by its index")),
+        Some(_) => Err(refused(index, "it is not lost to the log: only a lost device can be replaced; name one")),
+    }
+}
+
+fn refused(index: usize, what: &str) -> OpenError {
+    OpenError::Options(format!("device {index}: {what}"))
 }
 
 fn in_array(superblock: &Superblock) -> bool {

@@ -7,5 +7,6 @@ mod loss;
 mod model;
 mod opening;
 mod planted;
+mod replaced;
 mod rig;
 mod running;

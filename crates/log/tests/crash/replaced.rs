@@ -1,0 +1,121 @@
+//! A lost device is replaced while the log runs.
+
+use crate::running::{Device, commit_many, count, device, make, named, options, power_cycle, run};
+use tantalum_device::CommandKind;
+use tantalum_log::{DeviceHealth, Log, LogDevice, LogError, OpenOptions};
+use tantalum_rt::{Nanos, Rt, first};
+
+#[test]
+fn a_lost_device_is_replaced_while_the_log_runs() {
+    run(async |rt| {
+        let (mut devices, log) = make(&rt, 3, 2).await;
+        commit_many(&rt, &log, 4, 10).await.unwrap();
+        let early = log.replace(0, named(&[device(&rt, 7)])[0].clone(), false).await;
+        assert!(matches!(early, Err(LogError::Replace(_))), "it is not lost: {early:?}");
+        devices[0].inner.fail_nth(CommandKind::Fua, 3);
+        commit_many(&rt, &log, 4, 10).await.unwrap();
+        assert!(log.stats().degraded);
+        let new = device(&rt, 8);
+        let (clock, writer) = (rt.clone(), log.clone());
+        let others = rt.spawn("others", async move { commit_many(&clock, &writer, 4, 15).await });
+        log.replace(0, named(std::slice::from_ref(&new))[0].clone(), false).await.unwrap();
+        others.await.unwrap().unwrap();
+        commit_many(&rt, &log, 4, 5).await.unwrap();
+        let stats = log.stats();
+        assert!(!stats.degraded && stats.devices[0].health == DeviceHealth::Present, "{stats:?}");
+        let old = std::mem::replace(&mut devices[0], new);
+        let (end, records) = (log.end(), count(&log).await);
+        power_cycle(log, &devices).await;
+        // Any other one may be lost now. The old device counts for nothing.
+        let degraded = OpenOptions { degraded: true, ..options() };
+        let some = [devices[0].clone(), devices[2].clone(), old];
+        let log = Log::open(&rt, named(&some), degraded).await.unwrap();
+        assert_eq!((log.end(), count(&log).await), (end, records));
+    });
+}
+
+/// A log with two copies whose first device is lost.
+async fn without_a_device(rt: &Rt) -> (Vec<Device>, Log<Device>) {
+    let (devices, log) = make(rt, 3, 2).await;
+    devices[0].inner.fail_nth(CommandKind::Fua, 3);
+    commit_many(rt, &log, 4, 20).await.unwrap();
+    assert_eq!(log.stats().devices[0].health, DeviceHealth::Failed);
+    (devices, log)
+}
+
+fn only(new: &Device) -> LogDevice<Device> {
+    named(std::slice::from_ref(new)).swap_remove(0)
+}
+
+/// How long a replacement takes that nothing holds up.
+fn usual() -> Nanos {
+    run(async |rt| {
+        let (_devices, log) = without_a_device(&rt).await;
+        let began = rt.now();
+        log.replace(0, only(&device(&rt, 8)), false).await.unwrap();
+        rt.now() - began
+    })
+}
+
+/// Once the log stood still for ever if it was given up while groups waited for it.
+#[test]
+fn a_replacement_that_nobody_waits_for_is_carried_out() {
+    let (usual, mut given_up) = (usual(), 0);
+    for part in 0..40 {
+        given_up += u64::from(run(async move |rt| {
+            let (mut devices, log) = without_a_device(&rt).await;
+            let new = device(&rt, 8);
+            {
+                let replaced = log.replace(0, only(&new), false);
+                first(replaced, rt.sleep(Nanos(usual.0 * part / 40))).await;
+            }
+            let degraded = log.stats().degraded;
+            commit_many(&rt, &log, 4, 20).await.unwrap();
+            rt.sleep(usual).await;
+            assert!(!log.stats().degraded, "{part}: {:?}", log.stats());
+            devices[0] = new;
+            let (end, records) = (log.end(), count(&log).await);
+            power_cycle(log, &devices).await;
+            let log = Log::open(&rt, named(&devices), options()).await.unwrap();
+            assert_eq!((log.end(), count(&log).await), (end, records), "{part}");
+            degraded
+        }));
+    }
+    assert!(given_up > 20, "{given_up}");
+}
+
+/// Once a new device that did not answer kept the checkpoint where it was for ever, and at last held
+/// up every commit.
+#[test]
+fn a_new_device_that_does_not_answer_holds_nothing_up() {
+    let (usual, mut refused) = (usual(), 0);
+    for part in 0..40 {
+        refused += u64::from(run(async move |rt| {
+            let (devices, log) = without_a_device(&rt).await;
+            let new = device(&rt, 8);
+            let (stalls, clock) = (new.plan.clone(), rt.clone());
+            rt.spawn("a stall", async move {
+                clock.sleep(Nanos(usual.0 * part / 40)).await;
+                stalls.stalled.set(true);
+            });
+            let began = rt.now();
+            let ended = log.replace(0, only(&new), false).await;
+            assert!(rt.now() - began < Nanos::from_secs(1), "{part}: {:?}", rt.now() - began);
+            commit_many(&rt, &log, 4, 40).await.unwrap();
+            let (end, records) = (log.end(), count(&log).await);
+            let Err(error) = ended else { return false };
+            assert!(matches!(&error, LogError::Io { .. }), "{part}: {error}");
+            assert!(error.to_string().contains("device 0"), "{part}: {error}");
+            // Another one takes the place.
+            let mut devices = devices;
+            devices[0] = device(&rt, 9);
+            log.replace(0, only(&devices[0]), false).await.unwrap();
+            assert!(!log.stats().degraded);
+            power_cycle(log, &devices).await;
+            let log = Log::open(&rt, named(&devices), options()).await.unwrap();
+            assert_eq!((log.end(), count(&log).await), (end, records), "{part}");
+            true
+        }));
+    }
+    assert!(refused > 20, "{refused}");
+}
