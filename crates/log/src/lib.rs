@@ -130,4 +130,6 @@ pub use records::Records;
 pub(crate) use state::Standing;
 pub use stats::{DeviceHealth, DeviceStats, LogStats};
 pub use superblock::Role;
-pub use volume::{Identity, LogVolume, VolumeDevice, VolumeError, VolumeOptions, VolumeStats};
+pub use volume::{
+    Identity, LogVolume, ReplaceError, VolumeDevice, VolumeError, VolumeOptions, VolumeStats,
+};

@@ -18,7 +18,7 @@
 //! A change goes this way: `device.rs` → `core.rs` (its turn, the log) → `memory.rs` and `map.rs`
 //! (read from there) → `destage.rs` (the backing, then the checkpoint). `entry.rs` is a change as a
 //! record, `label.rs` binds the backing to the log, `open.rs` makes and starts a volume, `plug.rs`
-//! is the box.
+//! is the box, `replace.rs` puts a new device in the place of a lost one.
 
 mod core;
 mod destage;
@@ -31,10 +31,13 @@ mod map;
 mod memory;
 mod open;
 mod options;
+mod places;
 mod plug;
+mod replace;
 
 pub use core::VolumeStats;
 pub use device::VolumeDevice;
 pub use error::{Identity, VolumeError};
 pub use options::VolumeOptions;
 pub use plug::LogVolume;
+pub use replace::ReplaceError;

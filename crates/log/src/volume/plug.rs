@@ -2,6 +2,7 @@
 //!
 //! 1. A cut takes the power of all boxes at one moment. What was in memory is dropped.
 //! 2. Each start begins with the devices alone, as [`super::open`] finds them.
+//! 3. Which boxes the log has is known to [`super::places`]: one may be replaced.
 
 use crate::error::SEE_TO_IT;
 use crate::volume::core::{Core, VolumeStats};
@@ -9,10 +10,12 @@ use crate::volume::device::VolumeDevice;
 use crate::volume::error::VolumeError;
 use crate::volume::open;
 use crate::volume::options::VolumeOptions;
-use crate::{CreateOptions, LogDevice, LogStats};
+use crate::volume::places::{Place, Places};
+use crate::{CreateOptions, DeviceHealth, DeviceStats, LogDevice, LogStats};
 use std::cell::RefCell;
 use std::rc::Rc;
 use tantalum_device::{BlockDevice, Caps, IoError, Link, PowerCycle};
+use tantalum_rt::sync::Mutex;
 use tantalum_rt::{Domain, Rt, join, join_all};
 
 /// A log volume: a box made of the boxes of a log and a backing, which share its plug. Cheap to
@@ -58,9 +61,11 @@ impl<L: PowerCycle, B: PowerCycle> Clone for LogVolume<L, B> {
 }
 
 pub(super) struct Inner<L: PowerCycle, B: PowerCycle> {
-    rt: Rt,
-    array: Vec<(String, L)>,
-    archive: Option<(String, L)>,
+    pub rt: Rt,
+    /// The boxes of the log.
+    pub places: Places<L>,
+    /// One device is replaced at a time.
+    pub replacing: Mutex,
     backing: B,
     pub options: VolumeOptions,
     caps: Caps,
@@ -72,7 +77,7 @@ pub(super) struct Inner<L: PowerCycle, B: PowerCycle> {
 
 /// A volume that takes commands. Its tasks end when it is dropped.
 pub(super) struct Running<L: BlockDevice + Clone + 'static, B> {
-    core: Rc<Core<L, B>>,
+    pub core: Rc<Core<L, B>>,
     domain: Domain,
 }
 
@@ -100,8 +105,8 @@ impl<L: PowerCycle, B: PowerCycle> LogVolume<L, B> {
         link.cut();
         let inner = Inner {
             rt: rt.clone(),
-            array,
-            archive,
+            places: Places::new(array, archive),
+            replacing: Mutex::new(rt, "the turn to replace a device of a log volume"),
             backing,
             options,
             caps,
@@ -120,9 +125,11 @@ impl<L: PowerCycle, B: PowerCycle> LogVolume<L, B> {
     /// nothing was changed; [`CreateOptions::force`] destroys that.
     pub async fn format(&self, create: &CreateOptions) -> Result<(), VolumeError> {
         let inner = &*self.inner;
-        let device = |(name, b): &(String, L)| LogDevice::new(name.clone(), b.device());
-        let array = inner.array.iter().map(device).collect();
-        let archive = inner.archive.as_ref().map(device);
+        let device = |place: &Rc<Place<L>>| LogDevice::new(place.name.clone(), place.of.device());
+        let (archive, array): (Vec<_>, Vec<_>) =
+            inner.places.all().into_iter().partition(|place| place.archive);
+        let array = array.iter().map(device).collect();
+        let archive = archive.first().map(device);
         let backing = inner.backing.device();
         open::format(&inner.rt, array, archive, backing, create, &inner.options).await
     }
@@ -152,25 +159,21 @@ impl<L: PowerCycle, B: PowerCycle> LogVolume<L, B> {
         self.inner.running.borrow().as_ref().map(|r| r.core.log.stats())
     }
 
-    fn boxes(&self) -> impl Iterator<Item = &L> {
-        self.inner.array.iter().chain(&self.inner.archive).map(|(_, b)| b)
-    }
-
     /// Powers all boxes, and starts the volume on them, with `salvage` even if the log is damaged.
     async fn start(&self, salvage: bool) -> Result<Running<L::Device, B::Device>, VolumeError> {
         let inner = &*self.inner;
-        let log = join_all(self.boxes().map(|b| b.power_on()).collect());
+        let places = inner.places.all();
+        let log = join_all(places.iter().map(|place| place.of.power_on()).collect());
         let (log, backing) = join(log, inner.backing.power_on()).await;
-        let named = inner.array.iter().chain(&inner.archive);
         let mut devices = Vec::new();
-        for (result, (name, b)) in log.into_iter().zip(named) {
+        for (result, place) in log.into_iter().zip(&places) {
             match result {
-                Ok(()) => devices.push(LogDevice::new(name.clone(), b.device())),
+                Ok(()) => devices.extend(place.device().await),
                 Err(IoError::PowerLost) => return Err(VolumeError::PowerLost),
                 // The log says whether it can do without.
-                Err(_) if inner.options.log.degraded => {}
+                Err(_) if inner.options.log.degraded || place.is_joining() => {}
                 Err(error) => {
-                    let (device, or) = (name.clone(), SEE_TO_IT);
+                    let (device, or) = (place.name.clone(), SEE_TO_IT);
                     return Err(crate::OpenError::Io { device, error, or }.into());
                 }
             }
@@ -204,12 +207,13 @@ impl<L: PowerCycle, B: PowerCycle> PowerCycle for LogVolume<L, B> {
     fn cut(&self) {
         self.inner.link.borrow().cut();
         drop(self.inner.running.take());
-        self.boxes().for_each(|b| b.cut());
+        self.inner.places.all().iter().for_each(|place| place.of.cut());
         self.inner.backing.cut();
     }
 
     async fn off(&self) {
-        let log = join_all(self.boxes().map(|b| b.off()).collect());
+        let places = self.inner.places.all();
+        let log = join_all(places.iter().map(|place| place.of.off()).collect());
         join(log, self.inner.backing.off()).await;
     }
 
@@ -234,6 +238,10 @@ impl<L: PowerCycle, B: PowerCycle> LogVolume<L, B> {
         inner.failure.replace(None);
         match started {
             Ok(running) => {
+                let devices = running.core.log.stats().devices;
+                let present = |d: &DeviceStats| d.health == DeviceHealth::Present;
+                let is_in = |name: &str| devices.iter().any(|d| d.name == name && present(d));
+                inner.places.settle(is_in);
                 inner.running.replace(Some(running));
                 Ok(())
             }

@@ -3,6 +3,7 @@
 mod cuts;
 mod labels;
 mod planted;
+mod replaced;
 mod rig;
 mod running;
 mod runs;

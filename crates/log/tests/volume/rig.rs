@@ -135,10 +135,14 @@ pub fn backing(rt: &Rt, name: &str, shape: &Shape) -> RamDevice {
     ram(rt, name, BACKING, shape.backing_ack)
 }
 
+pub fn of_log(rt: &Rt, name: &str, shape: &Shape) -> RamDevice {
+    let blocks = (65536 + shape.log_bytes) / u64::from(BLOCK);
+    ram(rt, name, blocks, shape.log_ack)
+}
+
 impl Boxes {
     pub fn new(rt: &Rt, shape: &Shape) -> Boxes {
-        let blocks = (65536 + shape.log_bytes) / u64::from(BLOCK);
-        let log = |name: String| ram(rt, &name, blocks, shape.log_ack);
+        let log = |name: String| of_log(rt, &name, shape);
         Boxes {
             array: (0..shape.array).map(|i| log(format!("log {i}"))).collect(),
             archive: shape.archive.then(|| log("archive".to_string())),
@@ -271,12 +275,7 @@ impl Rig {
 }
 
 /// Commands of all kinds on a few blocks, one after the other.
-async fn work(
-    rt: Rt,
-    host: Host<tantalum_log::VolumeDevice<RamDevice, RamDevice>>,
-    mut dice: Stream,
-    commands: u64,
-) {
+pub async fn work<D: BlockDevice>(rt: Rt, host: Host<D>, mut dice: Stream, commands: u64) {
     for _ in 0..commands {
         let count = dice.range(1, 7);
         let range = Blocks { start: Block(dice.below(24 - count)), count };
