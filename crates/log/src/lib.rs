@@ -94,6 +94,8 @@ mod merge;
 mod open;
 mod options;
 mod pace;
+#[cfg(feature = "blocking")]
+mod pen;
 mod plan;
 mod planted;
 mod record;

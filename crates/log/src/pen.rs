@@ -10,7 +10,7 @@ pub(crate) trait Pen: Send + Sync {
 }
 
 /// Writes to a file or block device.
-pub(super) struct FilePen {
+pub(crate) struct FilePen {
     pub writer: FileWriter,
     /// Blocks of the device in a unit of the log.
     pub blocks: u64,

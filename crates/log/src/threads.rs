@@ -12,6 +12,7 @@
 //!    waits at most for half as long as the last write took, and one thread that waits minds that
 //!    time. If they do not come, some groups do not wait, and more of them each time.
 
+use crate::pen::Pen;
 use crate::sys::{Event, Parker};
 use crate::{LogError, Lsn};
 use std::collections::VecDeque;
@@ -26,7 +27,7 @@ pub(crate) struct Threads {
     pub turns: VecDeque<Arc<Parker>>,
     ends: Vec<Arc<Parker>>,
     /// The devices that threads may write to, by index, with the tag of each.
-    pub lent: Vec<Option<u64>>,
+    pub lent: Vec<Option<(u64, Arc<dyn Pen>)>>,
     /// No appends are accepted any more.
     closing: bool,
     closed: Option<LogError>,
@@ -132,6 +133,16 @@ impl Threads {
         gate.end = gate.end.max(lsn);
         gate.waiting += 1;
         gate.event.clone()
+    }
+
+    /// Whether threads may write to the device, which has this tag.
+    pub fn is_lent(&self, device: usize, tag: u64) -> bool {
+        matches!(self.lent.get(device), Some(Some((lent, _))) if *lent == tag)
+    }
+
+    /// What writes to a device that is lent.
+    pub fn pen(&self, device: usize) -> Option<Arc<dyn Pen>> {
+        self.lent.get(device)?.as_ref().map(|(_, pen)| pen.clone())
     }
 
     /// A thread has come to wait.

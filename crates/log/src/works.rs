@@ -175,7 +175,7 @@ impl Works {
     /// Whether threads may write to the device.
     #[cfg(feature = "blocking")]
     fn is_lent(&self, device: usize) -> bool {
-        self.threads.lent.get(device) == Some(&Some(self.tags[device]))
+        self.threads.is_lent(device, self.tags[device])
     }
 
     /// There are no threads.

@@ -307,3 +307,84 @@ fn an_owner_is_told_when_the_checkpoint_should_move() {
     log.close().unwrap();
     assert!(moves.join().unwrap() > 1);
 }
+
+/// A log with two copies on files, of which the first one was lost while it was closed.
+fn without_a_file(scratch: &Scratch, memory: usize) -> (Vec<PathBuf>, BlockingLog) {
+    let paths: Vec<PathBuf> = (0..2).map(|i| scratch.path(&format!("{i}.log"))).collect();
+    let mut options = options(memory);
+    paths.iter().for_each(|path| BlockingLog::make_file(path, 64 << 20, &options).unwrap());
+    let create = CreateOptions { copies: 2, ..create_options() };
+    BlockingLog::create(&paths, None, &create, &options).unwrap();
+    std::fs::remove_file(&paths[0]).unwrap();
+    options.open.degraded = true;
+    let log = BlockingLog::open(&paths[1..], options).unwrap();
+    assert!(log.stats().unwrap().degraded);
+    (paths, log)
+}
+
+#[test]
+fn a_lost_file_is_replaced_while_threads_commit_and_then_another_one_may_be_lost() {
+    let (scratch, memory) = (Scratch::new(), 256 << 10);
+    let (paths, log) = without_a_file(&scratch, memory);
+    // The log does not begin at its first record.
+    let before = many(&log, 4, 200);
+    let first = log.flush().unwrap();
+    log.checkpoint(first, 1).unwrap();
+    assert_eq!(before.len(), 4 * 196);
+    let other = log.clone();
+    let working = thread::spawn(move || many(&other, 6, 1500));
+    while log.durable().since(first) < 1 << 20 {
+        thread::yield_now();
+    }
+    let new = scratch.path("new.log");
+    BlockingLog::make_file(&new, 64 << 20, &options(memory)).unwrap();
+    log.replace(0, &new, false).unwrap();
+    let mut acknowledged = work(&log, 9, 700);
+    acknowledged.extend(working.join().unwrap());
+    assert_eq!(acknowledged.len(), 700 + 6 * 1498);
+    let stats = log.stats().unwrap();
+    assert!(!stats.degraded, "{stats:?}");
+    assert_eq!(stats.devices[0].name, new.display().to_string());
+    assert!(stats.devices[0].bytes > 1 << 20, "the new one is written to: {stats:?}");
+    drop(log);
+    std::fs::remove_file(&paths[1]).unwrap();
+    let mut alone = options(memory);
+    alone.open.degraded = true;
+    let log = BlockingLog::open(&[&new], alone).unwrap();
+    assert_eq!(log.first().unwrap(), first);
+    let found = check_order(&log);
+    assert!(acknowledged.iter().all(|(at, bytes)| found.get(&at.lsn) == Some(bytes)));
+    assert!(log.end() >= acknowledged.iter().map(|(at, _)| at.end).max().unwrap());
+}
+
+#[test]
+fn what_cannot_take_the_place_of_a_lost_file_is_refused_and_the_log_goes_on() {
+    let scratch = Scratch::new();
+    let (paths, log) = without_a_file(&scratch, 256 << 10);
+    let refused = |index, path: &PathBuf, why: &str| {
+        let error = log.replace(index, path, false).unwrap_err();
+        assert!(error.to_string().contains(why), "{error}");
+        log.commit(&record(0, 1)).unwrap();
+        error
+    };
+    let new = scratch.path("new.log");
+    assert!(matches!(refused(0, &new, "new.log"), BlockingError::File(_)));
+    std::fs::write(&new, vec![7; 64 << 20]).unwrap();
+    refused(0, &new, "something else");
+    refused(1, &new, "only a device that is lost");
+    refused(2, &new, "no such device");
+    refused(0, &paths[1], "1.log");
+    let small = scratch.path("small.log");
+    BlockingLog::make_file(&small, 1 << 20, &options(1 << 20)).unwrap();
+    refused(0, &small, "use a larger device");
+    let other = log.replace_with(0, false, async |rt| {
+        let caps = Caps::power_safe(4096, Payload::Bytes);
+        Ok(LogDevice::new("ram", RamDevice::new(&rt, RamOptions::new(caps))))
+    });
+    assert!(other.unwrap_err().to_string().contains("another type"));
+    log.replace(0, &new, true).unwrap();
+    assert!(!log.stats().unwrap().degraded);
+    log.close().unwrap();
+    let closed = log.replace(0, &small, false);
+    assert!(matches!(closed, Err(BlockingError::Log(LogError::Failed(_)))), "{closed:?}");
+}

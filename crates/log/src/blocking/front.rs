@@ -14,7 +14,7 @@
 //!    the log has failed.
 //! 6. Threads that wait for room take their turn in the order of their arrival.
 
-use super::pen::Pen;
+use crate::pen::Pen;
 use crate::plan::Order;
 use crate::record::{FRAME, frame};
 use crate::sys::Parker;
@@ -42,8 +42,6 @@ pub(crate) type Time = Box<dyn Fn() -> Nanos + Send + Sync>;
 pub(crate) struct Front {
     rules: Rules,
     shared: Arc<Shared>,
-    /// By device; those that are lent.
-    pens: Vec<Option<Box<dyn Pen>>>,
     time: Time,
 }
 
@@ -62,15 +60,24 @@ impl Front {
         pens: Vec<Option<Box<dyn Pen>>>,
         time: Time,
     ) -> Front {
-        let mut works = shared.lock();
-        let tag = |(pen, tag): (&Option<Box<dyn Pen>>, &u64)| pen.as_ref().map(|_| *tag);
-        if pens.iter().any(|pen| pen.is_some()) {
+        shared.lock().threads.lent.resize_with(pens.len(), || None);
+        let front = Front { rules, shared, time };
+        pens.into_iter().enumerate().for_each(|(device, pen)| front.lend(device, pen));
+        front
+    }
+
+    /// Threads write to the device from now on, if there is a pen for it.
+    pub fn lend(&self, device: usize, pen: Option<Box<dyn Pen>>) {
+        let mut works = self.shared.lock();
+        if pen.is_some() {
             works.plan.set_threads();
         }
-        let lent = pens.iter().zip(&works.tags).map(tag).collect();
-        works.threads.lent = lent;
+        let tag = works.tags[device];
+        let lent = pen.map(|pen| (tag, pen.into()));
+        let before = std::mem::replace(&mut works.threads.lent[device], lent);
         drop(works);
-        Front { rules, shared, pens, time }
+        // Perhaps the end of the use of a file.
+        drop(before);
     }
 
     pub fn durable(&self) -> Lsn {
@@ -256,20 +263,17 @@ impl Front {
         let length = works.bytes_of(&order);
         let (size, mut bytes) = works.threads.buffer(length);
         works.encode(&order, &mut bytes);
+        let pen = works.threads.pen(order.device);
         works.tell_runtime(now, &mut wakes);
         drop(works);
         let mut write = Write { front: self, order, began: now, bytes: length, ok: false };
         wakes.wake();
-        if let Some(pen) = self.pen(&write.order) {
+        if let Some(pen) = pen {
             write.ok = pen.write(write.order.place.unit, &bytes);
         }
         drop(write);
         self.shared.lock().threads.keep(size, bytes);
         Led::Did
-    }
-
-    fn pen(&self, order: &Order) -> Option<&dyn Pen> {
-        self.pens.get(order.device)?.as_deref()
     }
 }
 

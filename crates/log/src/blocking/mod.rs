@@ -51,7 +51,6 @@
 mod front;
 #[cfg(all(test, loom))]
 mod model;
-mod pen;
 mod records;
 #[cfg(all(test, not(loom)))]
 mod tests;
@@ -59,11 +58,12 @@ mod thread;
 
 pub use records::BlockingRecords;
 
+use crate::pen::{FilePen, Pen};
 use crate::{
     Appended, CreateOptions, Log, LogDevice, LogError, LogStats, Lsn, OpenError, OpenOptions,
 };
 use front::Front;
-use pen::{FilePen, Pen};
+use std::any::Any;
 use std::fmt::Debug;
 use std::io;
 use std::ops::ControlFlow;
@@ -74,7 +74,7 @@ use tantalum_device::{BlockDevice, File, FileError, FileSettings};
 use tantalum_rt::Rt;
 use tantalum_rt::calls::{Calls, ThreadError};
 use tantalum_rt::wall::{WallOptions, random};
-use thread::Letter;
+use thread::{Letter, Replacement};
 
 /// How a log is used from threads.
 #[derive(Clone, Debug, Default)]
@@ -88,12 +88,15 @@ pub struct BlockingOptions {
     pub wall: WallOptions,
 }
 
-/// Why a log was not created or opened from a thread.
+/// Why a log was not created or opened from a thread, or a device of it was not replaced.
 #[derive(Debug, thiserror::Error)]
 pub enum BlockingError {
     /// As the log says.
     #[error("{0}")]
     Open(#[from] OpenError),
+    /// As the open log says.
+    #[error("{0}")]
+    Log(#[from] LogError),
     /// A file or block device cannot be used.
     #[error("{0}")]
     File(#[from] FileError),
@@ -123,6 +126,8 @@ pub struct BlockingLog {
 pub(crate) struct Handle {
     front: Arc<Front>,
     calls: Calls<Letter>,
+    /// How its files are used.
+    file: FileSettings,
 }
 
 impl Handle {
@@ -213,8 +218,9 @@ impl BlockingLog {
         M: FnOnce(Rt) -> F + Send + 'static,
         F: Future<Output = Result<Vec<LogDevice<D>>, BlockingError>> + 'static,
     {
+        let file = options.file.clone();
         let (front, calls) = thread::start(options, make, lend)?;
-        Ok(BlockingLog { handle: Arc::new(Handle { front, calls }) })
+        Ok(BlockingLog { handle: Arc::new(Handle { front, calls, file }) })
     }
 
     /// Appends a record: it is in memory then. It waits while memory is full, and while there is
@@ -342,6 +348,48 @@ impl BlockingLog {
         self.handle.ask(|to| Letter::NearlyFull(percent, to))?
     }
 
+    /// Puts a file or block device in the place of a device that is lost (with two copies); see
+    /// [`Log::replace`]. The thread of the log does it, and other threads go on. `index` is that of
+    /// the device in the log ([`LogStats::devices`](crate::LogStats::devices)); `force` destroys
+    /// what the new one holds.
+    ///
+    /// # Errors
+    /// [`BlockingError::File`], [`BlockingError::Log`]: then the device does not take part.
+    pub fn replace(
+        &self,
+        index: usize,
+        path: impl AsRef<Path>,
+        force: bool,
+    ) -> Result<(), BlockingError> {
+        let (path, settings) = (path.as_ref().to_path_buf(), self.handle.file.clone());
+        self.replace_with(index, force, async move |rt| file(&rt, path, &settings))
+    }
+
+    /// The same with a device that `make` makes in the thread of the log, for logs of
+    /// [`BlockingLog::open_with`]: a device of the same type.
+    ///
+    /// # Errors
+    /// [`BlockingError`], also what `make` says: then the device does not take part.
+    pub fn replace_with<D, M, F>(
+        &self,
+        index: usize,
+        force: bool,
+        make: M,
+    ) -> Result<(), BlockingError>
+    where
+        D: BlockDevice + Clone + 'static,
+        M: FnOnce(Rt) -> F + Send + 'static,
+        F: Future<Output = Result<LogDevice<D>, BlockingError>> + 'static,
+    {
+        let make = |rt| {
+            let made = make(rt);
+            let any = async move { Ok(Box::new(made.await?) as Box<dyn Any>) };
+            Box::pin(any) as thread::Made
+        };
+        let replacement = Replacement { index, make: Box::new(make), force };
+        self.handle.ask(|to| Letter::Replace(replacement, to))?
+    }
+
     /// What the log has done and how it is.
     ///
     /// # Errors
@@ -369,11 +417,12 @@ fn files(
     paths: Vec<PathBuf>,
     settings: &FileSettings,
 ) -> Result<Vec<LogDevice<File>>, BlockingError> {
-    let open = |path: PathBuf| {
-        let file = File::open(rt, &path, settings)?;
-        Ok(LogDevice::new(path.display().to_string(), file))
-    };
-    paths.into_iter().map(open).collect()
+    paths.into_iter().map(|path| file(rt, path, settings)).collect()
+}
+
+fn file(rt: &Rt, path: PathBuf, settings: &FileSettings) -> Result<LogDevice<File>, BlockingError> {
+    let file = File::open(rt, &path, settings)?;
+    Ok(LogDevice::new(path.display().to_string(), file))
 }
 
 /// Lends a file to threads, for units of so many bytes.

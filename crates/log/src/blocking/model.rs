@@ -3,10 +3,10 @@
 //! woken. A lost wake shows as a deadlock.
 
 use super::front::{Front, Rules};
-use super::pen::Pen;
 use crate::area::Area;
 use crate::format::{HEAD, payload};
 use crate::hedge::HedgeOptions;
+use crate::pen::Pen;
 use crate::plan::{Health, LaneSpec, Plan, PlanOptions};
 use crate::record::FRAME;
 use crate::ring::Ring;

@@ -1,10 +1,10 @@
 //! Threads that write by themselves, to devices that do not do what they should.
 #![allow(clippy::disallowed_methods, reason = "threads are what is tested")]
 
-use super::pen::Pen;
 use super::{BlockingLog, BlockingOptions, files, lend};
+use crate::pen::Pen;
 use crate::{CreateOptions, Log, LogDevice, LogError, Lsn, OpenError, OpenOptions};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 use tantalum_device::{Ack, Caps, File, Payload, RamDevice, RamOptions};
@@ -116,6 +116,53 @@ fn a_thread_that_is_held_up_by_a_device_holds_up_no_other() {
     assert!(held.join().unwrap().unwrap().end <= behind.lsn);
     let found: Vec<_> = log.read(Lsn::ZERO).unwrap().map(|r| r.unwrap().bytes).collect();
     assert_eq!(found, [&b"before"[..], b"held", b"behind"]);
+}
+
+/// Pens that were made, and writes with the second one.
+static PENS: AtomicU64 = AtomicU64::new(0);
+static WRITTEN: AtomicU64 = AtomicU64::new(0);
+
+struct Counts(Box<dyn Pen>);
+
+impl Pen for Counts {
+    fn write(&self, unit: u64, bytes: &AlignedBuf) -> bool {
+        WRITTEN.fetch_add(1, Ordering::AcqRel);
+        self.0.write(unit, bytes)
+    }
+}
+
+fn lend_counted(file: &File, unit: u32) -> Option<Box<dyn Pen>> {
+    let pen = lend(file, unit)?;
+    match PENS.fetch_add(1, Ordering::AcqRel) {
+        0 => Some(pen),
+        _ => Some(Box::new(Counts(pen))),
+    }
+}
+
+#[test]
+fn threads_write_to_a_device_that_has_taken_the_place_of_a_lost_one() {
+    let scratch = Scratch::new();
+    let [a, b, c] = ["a", "b", "c"].map(|name| scratch.path(name));
+    let mut options = BlockingOptions::default();
+    options.file.buffered = true;
+    for path in [&a, &b, &c] {
+        BlockingLog::make_file(path, 16 << 20, &options).unwrap();
+    }
+    let create = CreateOptions { copies: 2, ..CreateOptions::default() };
+    BlockingLog::create(&[&a, &b], None, &create, &options).unwrap();
+    options.open.degraded = true;
+    let file = options.file.clone();
+    let make = async move |rt: Rt| files(&rt, vec![b], &file);
+    let log = BlockingLog::start(options, make, lend_counted).unwrap();
+    log.commit(b"before").unwrap();
+    log.replace(0, &c, false).unwrap();
+    for _ in 0..1000 {
+        log.commit(b"after").unwrap();
+        if WRITTEN.load(Ordering::Acquire) > 10 {
+            return;
+        }
+    }
+    panic!("{WRITTEN:?} writes of threads: {:?}", log.stats());
 }
 
 /// Without io_uring a slow write would hold up the thread that is to write it again.

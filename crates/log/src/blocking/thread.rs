@@ -5,14 +5,16 @@
 //! 2. However the thread ends, the log is closed: whoever waits is woken with the reason.
 
 use super::front::{Front, Rules, Time};
-use super::pen::Pen;
 use super::{BlockingError, BlockingOptions};
 use crate::core::Core;
 use crate::member::Member;
+use crate::pen::Pen;
 use crate::threads::closed;
-use crate::{Log, LogDevice, LogError, LogStats, Lsn, Record};
+use crate::{Log, LogDevice, LogError, LogStats, Lsn, OpenError, Record};
+use std::any::Any;
 use std::future::poll_fn;
 use std::ops::ControlFlow;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
@@ -36,10 +38,21 @@ pub(super) type More = Sender<Piece>;
 pub(super) type Listener =
     Box<dyn FnMut(Result<Lsn, LogError>) -> ControlFlow<()> + Send + 'static>;
 
+/// A device that is being made: a [`LogDevice`] of the kind that the log has.
+pub(super) type Made = Pin<Box<dyn Future<Output = Result<Box<dyn Any>, BlockingError>>>>;
+
+/// A device that is to take the place of a lost one.
+pub(super) struct Replacement {
+    pub index: usize,
+    pub make: Box<dyn FnOnce(Rt) -> Made + Send>,
+    pub force: bool,
+}
+
 /// What other threads ask for.
 pub(super) enum Letter {
     Checkpoint(Lsn, u64, Sender<Result<(), LogError>>),
     NearlyFull(u64, Sender<Result<(), LogError>>),
+    Replace(Replacement, Sender<Result<(), BlockingError>>),
     Stats(Sender<LogStats>),
     Read(Lsn, Sender<Result<Post<More>, LogError>>),
     /// With the durable LSN that the listener has seen.
@@ -49,6 +62,27 @@ pub(super) enum Letter {
 
 /// Lends a device to threads, if that can be.
 pub(super) type Lend<D> = fn(&D, u32) -> Option<Box<dyn Pen>>;
+
+/// Whether and how devices are lent to threads.
+struct Lender<D> {
+    lends: bool,
+    lend: Lend<D>,
+}
+
+impl<D> Clone for Lender<D> {
+    fn clone(&self) -> Lender<D> {
+        *self
+    }
+}
+
+impl<D> Copy for Lender<D> {}
+
+impl<D: BlockDevice> Lender<D> {
+    fn pen(&self, member: &Option<Rc<Member<D>>>) -> Option<Box<dyn Pen>> {
+        let member = member.as_ref().filter(|m| self.lends && m.forces_writes())?;
+        (self.lend)(&member.device, member.superblock.unit)
+    }
+}
 
 /// The clock of the runtime, for other threads.
 #[allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "the edge: real time")]
@@ -75,34 +109,28 @@ where
         Ok::<_, BlockingError>(log)
     };
     let serve = move |rt: Rt, log: Log<D>, letters| {
-        let front = Arc::new(front(&rt, &log, wall.time_scale, lend));
+        // On a clock of another pace threads would not know the time.
+        let lends = wall.time_scale == 1.0 && !log.core.options.read_only;
+        let lender = Lender { lends, lend };
+        let front = Arc::new(front(&rt, &log, lender));
         let end = front.clone();
         let ended = move |why: Result<(), String>| {
             end.close(why.err().map_or_else(closed, LogError::Failed))
         };
-        Served { told: front.clone(), serving: serve(rt, log, letters, front), ended }
+        Served { told: front.clone(), serving: serve(rt, log, letters, front, lender), ended }
     };
     Calls::start(ThreadOptions { name: NAME, letters: LETTERS, wall }, open, serve)
 }
 
 /// What threads use of the log by themselves.
-fn front<D>(rt: &Rt, log: &Log<D>, scale: f64, lend: Lend<D>) -> Front
-where
-    D: BlockDevice + Clone + 'static,
-{
+fn front<D: BlockDevice + Clone + 'static>(rt: &Rt, log: &Log<D>, lender: Lender<D>) -> Front {
     let core = &log.core;
     let rules = Rules {
         record_limit: core.record_limit,
         read_only: core.options.read_only,
         when_full: core.options.when_full,
     };
-    // On a clock of another pace threads would not know the time.
-    let lends = scale == 1.0 && !rules.read_only;
-    let pen = |member: &Option<Rc<Member<D>>>| {
-        let member = member.as_ref().filter(|m| lends && m.forces_writes())?;
-        lend(&member.device, member.superblock.unit)
-    };
-    let pens = core.members.borrow().iter().map(pen).collect();
+    let pens = core.members.borrow().iter().map(|member| lender.pen(member)).collect();
     Front::new(rules, core.shared.clone(), pens, time(rt))
 }
 
@@ -111,6 +139,7 @@ async fn serve<D: BlockDevice + Clone + 'static>(
     log: Log<D>,
     mut letters: Inbox<Letter>,
     front: Arc<Front>,
+    lender: Lender<D>,
 ) {
     rt.spawn_background("log: news of other threads", look(log.core.clone(), front.clone()));
     let (core, end) = (log.core.clone(), front.clone());
@@ -121,7 +150,7 @@ async fn serve<D: BlockDevice + Clone + 'static>(
     while let Some(letter) = letters.next().await {
         rt.spawn_background(
             "log: a letter",
-            answer(rt.clone(), log.clone(), letter, front.clone()),
+            answer(rt.clone(), log.clone(), letter, front.clone(), lender),
         );
     }
 }
@@ -132,10 +161,14 @@ async fn answer<D: BlockDevice + Clone + 'static>(
     log: Log<D>,
     letter: Letter,
     front: Arc<Front>,
+    lender: Lender<D>,
 ) {
     match letter {
         Letter::Checkpoint(lsn, number, to) => drop(to.send(log.checkpoint(lsn, number).await)),
         Letter::NearlyFull(percent, to) => drop(to.send(log.nearly_full(percent).await)),
+        Letter::Replace(replacement, to) => {
+            drop(to.send(replace(rt, log, replacement, &front, lender).await));
+        }
         Letter::Stats(to) => drop(to.send(log.stats())),
         Letter::Read(from, to) => match log.read(from) {
             Err(e) => drop(to.send(Err(e))),
@@ -166,6 +199,23 @@ async fn answer<D: BlockDevice + Clone + 'static>(
             drop(to.send(ended));
         }
     }
+}
+
+/// Puts a new device in the place of a lost one, and lends it to threads.
+async fn replace<D: BlockDevice + Clone + 'static>(
+    rt: Rt,
+    log: Log<D>,
+    Replacement { index, make, force }: Replacement,
+    front: &Front,
+    lender: Lender<D>,
+) -> Result<(), BlockingError> {
+    let device = make(rt).await?.downcast::<LogDevice<D>>().map_err(|_| {
+        let why = "the new device is of another type than those of the log: use one of theirs";
+        OpenError::Options(why.to_string())
+    })?;
+    log.replace(index, *device, force).await?;
+    front.lend(index, lender.pen(&log.core.member(index)));
+    Ok(())
 }
 
 /// Reads as long as somebody asks for more.
