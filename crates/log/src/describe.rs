@@ -4,7 +4,7 @@ use crate::create::{find, io};
 use crate::member::read_head;
 use crate::options::LogDevice;
 use crate::state::{SLOTS, Standing, State};
-use crate::superblock::{FoundSuper, Superblock, UNIT_MAX, Uuid};
+use crate::superblock::{AREAS, FoundSuper, Superblock, UNIT_MAX, Uuid};
 use crate::{Lsn, OpenError, Role};
 use tantalum_device::BlockDevice;
 
@@ -84,7 +84,7 @@ async fn head<D: BlockDevice>(
     device: &LogDevice<D>,
 ) -> Result<(Superblock, Vec<State>), OpenError> {
     let name = || device.name.clone();
-    if device.device.caps().bytes() < crate::superblock::AREAS {
+    if device.device.caps().bytes() < AREAS {
         return Err(OpenError::NoLog(name()));
     }
     let superblock = match find(&device.device).await.map_err(|e| io(device, e))? {
@@ -102,19 +102,32 @@ async fn head<D: BlockDevice>(
     Ok((superblock, states))
 }
 
-/// Whether the device was made for this log and has never taken part in it: it was to take the place
-/// of a lost one, and that came to nothing.
+/// Whether what is on the device was made for this log and has never taken part in it: it was to take
+/// the place of a lost one, and that came to nothing. Perhaps it has no superblock yet.
 pub(crate) async fn is_left_over<D: BlockDevice>(
     log: &Uuid,
     device: &LogDevice<D>,
 ) -> Result<bool, OpenError> {
-    let (superblock, states) = match head(device).await {
-        Err(e @ OpenError::Io { .. }) => return Err(e),
-        Err(_) => return Ok(false),
-        Ok(head) => head,
-    };
-    let lists = |s: &State| s.devices.iter().any(|(uuid, _)| *uuid == superblock.device);
-    Ok(superblock.set == *log && !states.is_empty() && !states.iter().any(lists))
+    if device.device.caps().bytes() < AREAS {
+        return Ok(false);
+    }
+    match find(&device.device).await.map_err(|e| io(device, e))? {
+        FoundSuper::Good(_) => {
+            let (superblock, states) = head(device).await?;
+            let lists = |s: &State| s.devices.iter().any(|(uuid, _)| *uuid == superblock.device);
+            Ok(superblock.set == *log && !states.is_empty() && !states.iter().any(lists))
+        }
+        FoundSuper::Nothing => {
+            let bytes = read_head(&device.device, 0, AREAS as usize).await;
+            let bytes = bytes.map_err(|e| io(device, e))?;
+            let (before, slots) = bytes.split_at(SLOTS[0] as usize);
+            let zeros = |bytes: &[u8]| bytes.iter().all(|b| *b == 0);
+            let is_of_log = |slot: &[u8]| zeros(slot) || State::begins(slot, log);
+            let (even, odd) = slots.split_at((SLOTS[1] - SLOTS[0]) as usize);
+            Ok(zeros(before) && is_of_log(even) && is_of_log(odd))
+        }
+        FoundSuper::Newer(_) | FoundSuper::Damaged => Ok(false),
+    }
 }
 
 /// The index of `device` in the log of these others, if it takes part in it. So one finds out whether

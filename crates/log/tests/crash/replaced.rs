@@ -119,3 +119,40 @@ fn a_new_device_that_does_not_answer_holds_nothing_up() {
     }
     assert!(refused > 20, "{refused}");
 }
+
+/// Once what had been copied was in the way of the next attempt, and nothing told whether that was
+/// needed.
+#[test]
+fn a_replacement_that_was_cut_is_repeated_as_it_was() {
+    let (usual, mut joined) = (usual(), 0);
+    for part in 0..60 {
+        joined += u64::from(run(async move |rt| {
+            let (mut devices, log) = without_a_device(&rt).await;
+            let old = std::mem::replace(&mut devices[0], device(&rt, 8));
+            let (replaced, new) = (log.clone(), only(&devices[0]));
+            rt.spawn("replace", async move { replaced.replace(0, new, false).await });
+            rt.sleep(Nanos(usual.0 * part / 50)).await;
+            let (end, records) = (log.end(), count(&log).await);
+            power_cycle(log, &devices).await;
+            let [new, others @ ..] = &named(&devices)[..] else { unreachable!() };
+            let place = Log::place_of(others, new).await.unwrap();
+            let all = if place.is_some() { named(&devices) } else { others.to_vec() };
+            let log = Log::open(&rt, all, options()).await.unwrap();
+            assert_eq!(log.stats().degraded, place.is_none(), "{part}");
+            if place.is_none() {
+                // The lost one has taken part: what it holds is data.
+                old.inner.clear();
+                old.inner.reopen();
+                let again = log.replace(0, only(&old), false).await.unwrap_err();
+                assert!(again.to_string().contains("holds a log"), "{part}: {again}");
+                log.replace(0, new.clone(), false).await.unwrap();
+            }
+            assert_eq!((log.end(), count(&log).await), (end, records), "{part}");
+            let stranger = make(&rt, 2, 2).await.0;
+            assert_eq!(Log::place_of(others, &only(&stranger[0])).await, Ok(None));
+            assert_eq!(Log::place_of(others, &only(&device(&rt, 9))).await, Ok(None));
+            place == Some(0)
+        }));
+    }
+    assert!((5..55).contains(&joined), "{joined} of 60");
+}
