@@ -479,6 +479,15 @@ int tantalum_log_fd(const tantalum_log *log, int *fd);
  */
 int tantalum_log_checkpoint(const tantalum_log *log, uint64_t lsn, uint64_t number);
 
+/*
+ * Puts another file or block device in the place of one that is lost to a log with two copies, while
+ * other threads go on. It gets everything from the checkpoint on; when this returns any one device
+ * may be lost again. `lost` is the path of the lost one as it was given to tantalum_log_open, or null:
+ * whichever is lost. What `device` holds is destroyed only if force is not 0; without it the call
+ * fails. EINVAL: the device is not lost, or the new one cannot take its place.
+ */
+int tantalum_log_replace(const tantalum_log *log, const char *lost, const char *device, int force);
+
 /* What a log has done since it was opened, and how it is. */
 typedef struct tantalum_log_stats {
     uint64_t size;

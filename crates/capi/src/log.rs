@@ -62,6 +62,7 @@ impl From<LogError> for Failure {
 impl From<BlockingError> for Failure {
     fn from(e: BlockingError) -> Failure {
         let code = match &e {
+            BlockingError::Log(e) => return e.clone().into(),
             BlockingError::Open(OpenError::Damaged(_)) => TANTALUM_EMEDIUM,
             BlockingError::Panicked(_) => TANTALUM_EINTERNAL,
             _ => TANTALUM_ELOG,
@@ -416,6 +417,43 @@ pub unsafe extern "C" fn tantalum_log_checkpoint(
 ) -> c_int {
     // SAFETY: the caller guarantees it.
     boundary(|| Ok(unsafe { of(log) }?.log.checkpoint(Lsn(lsn), number)?))
+}
+
+/// Puts another device in the place of a lost one. See the header.
+///
+/// # Safety
+/// `log` is null or open; `lost` is null or a string of C, and so is `device`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tantalum_log_replace(
+    log: *const tantalum_log,
+    lost: *const c_char,
+    device: *const c_char,
+    force: c_int,
+) -> c_int {
+    boundary(|| {
+        // SAFETY: the caller guarantees it.
+        let log = &unsafe { of(log) }?.log;
+        // SAFETY: the caller guarantees it.
+        let (lost, new) = unsafe { (text(lost, "the lost device")?, text(device, "the device")?) };
+        let new = new.ok_or_else(|| Failure::invalid("the path of the device is null"))?;
+        let index = lost_index(log, lost)?;
+        Ok(log.replace(index, Path::new(new), force != 0)?)
+    })
+}
+
+/// The index of the device that is called so, or of the one that is lost.
+fn lost_index(log: &BlockingLog, named: Option<&str>) -> Result<usize, Failure> {
+    let devices = log.stats()?.devices;
+    let mut all = devices.iter();
+    let Some(name) = named else {
+        let lost = all.position(|d| d.health == DeviceHealth::Failed);
+        return lost.ok_or_else(|| Failure::invalid("no device of the log is lost"));
+    };
+    all.position(|d| d.name == name).ok_or_else(|| {
+        Failure::invalid(format!(
+            "{name} was no device of the log when it was opened: null stands for the one that is lost"
+        ))
+    })
 }
 
 /// What the log has done, and how it is.

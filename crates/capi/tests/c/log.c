@@ -4,7 +4,7 @@
 #include <pthread.h>
 #include <unistd.h>
 
-static char paths[3][4096];
+static char paths[5][4096];
 static const char *devices[3] = {paths[0], paths[1], paths[2]};
 
 static tantalum_log *open_log(size_t count, uint64_t degraded) {
@@ -15,6 +15,13 @@ static tantalum_log *open_log(size_t count, uint64_t degraded) {
     how.degraded = degraded;
     CHECK(tantalum_log_open(devices, count, &how, &log) == TANTALUM_OK);
     return log;
+}
+
+/* A file of zeros, or with something in its first byte. */
+static void blank(const char *path, long bytes, int first) {
+    FILE *file = fopen(path, "wb");
+    CHECK(file != NULL && fputc(first, file) != EOF);
+    CHECK(fseek(file, bytes - 1, SEEK_SET) == 0 && fputc(0, file) != EOF && fclose(file) == 0);
 }
 
 static void *commits(void *log) {
@@ -47,6 +54,7 @@ static void refused(void) {
     CHECK(tantalum_log_append(NULL, "x", 1, NULL, NULL) == TANTALUM_EINVAL);
     CHECK(tantalum_log_flush(NULL, NULL) == TANTALUM_EINVAL);
     CHECK(tantalum_log_close(NULL) == TANTALUM_EINVAL);
+    CHECK(tantalum_log_replace(NULL, NULL, paths[3], 0) == TANTALUM_EINVAL);
     CHECK(tantalum_log_next(NULL, NULL) == TANTALUM_EINVAL);
     tantalum_log_free(NULL);
     tantalum_log_read_end(NULL);
@@ -65,7 +73,7 @@ int main(int argc, char **argv) {
     int fd;
 
     CHECK(argc == 2);
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < 5; i++)
         snprintf(paths[i], sizeof paths[i], "%s/%d.log", argv[1], i);
     refused();
     for (int i = 0; i < 3; i++)
@@ -150,6 +158,31 @@ int main(int argc, char **argv) {
     CHECK(tantalum_log_next(reader, &record) == TANTALUM_OK && record.found);
     CHECK(record.bytes == 4 && memcmp(record.data, "kept", 4) == 0);
     CHECK(tantalum_log_get_stats(log, &stats) == TANTALUM_OK && stats.degraded);
+    tantalum_log_read_end(reader);
+
+    /* Another device takes the place of the lost one, while threads commit; then one more is lost. */
+    blank(paths[3], 1 << 20, 1);
+    blank(paths[4], 1 << 10, 0);
+    CHECK(tantalum_log_replace(log, NULL, NULL, 0) == TANTALUM_EINVAL && said("null"));
+    CHECK(tantalum_log_replace(log, paths[0], paths[3], 0) == TANTALUM_EINVAL && said(paths[0]));
+    CHECK(tantalum_log_replace(log, paths[1], paths[3], 0) == TANTALUM_EINVAL && said("lost"));
+    CHECK(tantalum_log_replace(log, NULL, "/nowhere/at/all", 0) == TANTALUM_ELOG);
+    CHECK(tantalum_log_replace(log, NULL, paths[4], 0) == TANTALUM_EINVAL && said("larger device"));
+    CHECK(tantalum_log_replace(log, NULL, paths[3], 0) == TANTALUM_EINVAL && said(paths[3]));
+    CHECK(pthread_create(&threads[0], NULL, commits, log) == 0);
+    CHECK(tantalum_log_replace(log, NULL, paths[3], 1) == TANTALUM_OK);
+    CHECK(pthread_join(threads[0], NULL) == 0);
+    CHECK(tantalum_log_get_stats(log, &stats) == TANTALUM_OK && !stats.degraded);
+    CHECK(tantalum_log_replace(log, NULL, paths[4], 0) == TANTALUM_EINVAL && said("is lost"));
+    CHECK(tantalum_log_close(log) == TANTALUM_OK);
+    tantalum_log_free(log);
+    CHECK(unlink(paths[1]) == 0);
+    devices[1] = paths[3];
+    log = open_log(2, 1);
+    CHECK(tantalum_log_read(log, lsn, &reader) == TANTALUM_OK);
+    CHECK(tantalum_log_next(reader, &record) == TANTALUM_OK && record.found);
+    CHECK(record.bytes == 4 && memcmp(record.data, "kept", 4) == 0);
+    CHECK(tantalum_log_next(reader, &record) == TANTALUM_OK && record.found && record.bytes == 8);
     CHECK(tantalum_log_close(log) == TANTALUM_OK);
     tantalum_log_free(log);
     tantalum_log_read_end(reader);
