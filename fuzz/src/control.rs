@@ -7,8 +7,8 @@ use tantalum_export::control::{Reply, Request};
 pub fn control(input: &[u8]) {
     for line in input.split(|byte| *byte == b'\n') {
         let parsed = Request::parse(line);
-        if let Ok(request) = parsed {
-            assert_eq!(Request::parse(&request.line()), Ok(request));
+        if let Ok(request) = &parsed {
+            assert_eq!(Request::parse(&request.line()).as_ref(), Ok(request));
         }
         let reply = Reply::of(parsed.map(|_| serde_json::Value::Null)).line();
         assert_eq!(reply.iter().filter(|byte| **byte == b'\n').count(), 1);

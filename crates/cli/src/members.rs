@@ -10,25 +10,27 @@ mod in_words;
 mod member;
 mod missing;
 mod model;
+mod served;
 
 pub use cache::{
     CacheDescription, CacheDevices, Clean, LabelPlace, Policy, Sync, Volume, cache_in_words,
     cache_volume, is_cache,
 };
 pub use codes::{log_code, open_code, volume_code};
-pub use description::{Description, is_description};
+pub use description::{Description, ONE_COPY, Replaced, is_description};
 pub use devices::{Devices, Members, linked, open, runtime};
-pub use in_words::in_words;
+pub use in_words::{in_words, in_words_of_replace};
 pub use member::{Member, MemberLink};
 pub use missing::{Files, make, make_missing};
 pub use model::{CHUNK_KIB, absolute, array_of, model_of, other_size};
+pub use served::ServedLog;
 
 use std::path::Path;
 use tantalum_log::LogVolume;
 use tantalum_nand::Opening;
 use tantalum_rt::Runtime;
 
-/// The volume of a description, without power, and its members. On models it is new.
+/// The volume of a description, without power, and its log. On models it is new.
 ///
 /// # Errors
 /// What is wrong, in a line.
@@ -36,13 +38,17 @@ pub fn volume(
     runtime: &mut Runtime,
     path: &Path,
     opening: Opening,
-) -> Result<(LogVolume<Member, Member>, Members), String> {
+) -> Result<(LogVolume<Member, Member>, ServedLog), String> {
     let (rt, description) = (runtime.handle(), Description::read(path)?);
     let devices = Devices::open(&rt, &description, opening)?;
     let members = devices.members();
     let volume = devices.volume(&rt, &description, false)?;
+    let served = |volume: LogVolume<Member, Member>, members| {
+        let log = ServedLog::new(&rt, &volume, members, (path, description.clone()), opening);
+        (volume, log)
+    };
     if !description.is_modelled() {
-        return Ok((volume, members));
+        return Ok(served(volume, members));
     }
     let name = path.display();
     crate::out::note(format_args!("{name}: the log is made on models, in their time ..."));
@@ -54,5 +60,5 @@ pub fn volume(
         Ok::<Members, String>(members)
     };
     let members = runtime.block_on(format).map_err(|e| format!("the log has stalled: {e}"))??;
-    Ok((volume, members))
+    Ok(served(volume, members))
 }

@@ -142,10 +142,18 @@ impl Sink {
 
     /// Replaces the content of the file; returns the exit code.
     pub fn put(self, contents: &str) -> u8 {
-        match self.replace(contents) {
+        match self.try_put(contents) {
             Ok(()) => OK,
-            Err(e) => error(format_args!("cannot write {}: {e}", self.path.display()), FAILED),
+            Err(why) => error(why, FAILED),
         }
+    }
+
+    /// Replaces the content of the file.
+    ///
+    /// # Errors
+    /// Why it could not be, in a line.
+    pub fn try_put(self, contents: &str) -> Result<(), String> {
+        self.replace(contents).map_err(|e| format!("cannot write {}: {e}", self.path.display()))
     }
 
     #[allow(clippy::disallowed_methods, reason = "the edge: the file that the user names")]

@@ -58,7 +58,7 @@ fn a_lost_device_is_replaced_and_then_another_one_may_be_lost() {
     let [device, backing, copies, two, force, lost, with] = words.map(Path::new);
     log("create", &[&at, device, &a, device, &b, backing, &disk, copies, two, force], 0);
     let said = log("replace", &[&at, lost, &c, with, &d], 2).1;
-    assert!(said.contains("copy.toml has no device") && said.contains("copy.b"), "{said}");
+    assert!(said.contains("the log has no device") && said.contains("copy.b"), "{said}");
     std::fs::remove_file(&b).expect("it is lost");
     log("check", &[&at], 2);
     let said = log("replace", &[&at, lost, &b, with, &a], 2).1;

@@ -22,7 +22,7 @@ struct Notes {
 
 impl Handler for Notes {
     async fn answer(&self, request: Request) -> Result<Value, Refusal> {
-        self.asked.borrow_mut().push(request);
+        self.asked.borrow_mut().push(request.clone());
         if let Request::Restore { salvage } = request {
             self.rt.sleep(Nanos::from_secs(1)).await;
             self.done.set(self.done.get() + 1);

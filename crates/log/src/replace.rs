@@ -227,7 +227,7 @@ pub(crate) fn check_lost(state: &State, index: usize) -> Result<(), OpenError> {
     match state.devices.get(index) {
         Some((_, Standing::Lost)) => Ok(()),
         None => Err(refused(index, "the log has no such device: name one by its index")),
-        Some(_) => Err(refused(index, "it is not lost to the log: only a lost device can be replaced; name one")),
+        Some(_) => Err(refused(index, "only a device that is lost to the log can be replaced")),
     }
 }
 

@@ -28,6 +28,7 @@ pub use power::Plug;
 pub use trouble::Trouble;
 
 use super::{inspect, listen, view};
+use crate::members::ServedLog;
 use crate::{fault, members, out};
 use source::Source;
 use std::path::{Path, PathBuf};
@@ -60,6 +61,8 @@ pub struct About {
     pub time_scale: f64,
     /// The last process that had the image was killed: the first start writes its dump.
     pub killed: bool,
+    /// The log below a log volume.
+    pub log: Option<Rc<ServedLog>>,
 }
 
 /// What went wrong, in a line, and the exit code.
@@ -151,13 +154,15 @@ fn try_run(arguments: &LiveArguments, source: &Source, build: impl Build) -> Res
         }
         Source::Log(path) => {
             let opened = members::volume(&mut runtime, path, arguments.opening());
-            let (volume, members) = opened.map_err(usage)?;
-            let ended = let_run(runtime, volume.clone(), Some(path), arguments, build);
+            let (volume, log) = opened.map_err(usage)?;
+            let log = Rc::new(log);
+            let files = (Some(path.as_path()), Some(log.clone()));
+            let ended = let_run_with(runtime, volume.clone(), files, arguments, build);
             let code = ended.map_err(|(why, code)| match volume.start_failure() {
                 Some(failure) => (why, members::volume_code(&failure)),
                 None => (why, code),
             })?;
-            members.shut().map_err(failed)?;
+            log.shut().map_err(failed)?;
             Ok(code)
         }
         Source::Cache(path) => {
@@ -181,7 +186,8 @@ fn try_run(arguments: &LiveArguments, source: &Source, build: impl Build) -> Res
             let_run(runtime, disk, None, arguments, build)
         }
         Source::Disks(members, model, chunk) => {
-            let disks = (0..*members).map(|_| Disk::new(&rt, model, Payload::Bytes));
+            let one = |place| Disk::on_bus(&rt, model, Payload::Bytes, None, place);
+            let disks = (0..*members).map(one);
             let disks = disks.collect::<Result<Vec<Disk>, String>>().map_err(usage)?;
             let array = RaidBox::new(disks, *chunk).map_err(usage)?;
             let_run(runtime, array, None, arguments, build)
@@ -197,9 +203,20 @@ fn try_run(arguments: &LiveArguments, source: &Source, build: impl Build) -> Res
 
 /// The same, whichever box it is.
 fn let_run<B: LiveBox>(
-    mut runtime: Runtime,
+    runtime: Runtime,
     bare: B,
     image: Option<&Path>,
+    arguments: &LiveArguments,
+    build: impl Build,
+) -> Result<u8, Failure> {
+    let_run_with(runtime, bare, (image, None), arguments, build)
+}
+
+/// The same of a log volume, with its log.
+fn let_run_with<B: LiveBox>(
+    mut runtime: Runtime,
+    bare: B,
+    (image, log): (Option<&Path>, Option<Rc<ServedLog>>),
     arguments: &LiveArguments,
     build: impl Build,
 ) -> Result<u8, Failure> {
@@ -209,6 +226,7 @@ fn let_run<B: LiveBox>(
         image: image.map(|path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned())),
         time_scale: arguments.time_scale,
         killed: bare.power_state() == PowerState::Dying,
+        log,
     };
     let site = Site { drive: Stats::new(&rt, bare), rt, io };
     let life = live(site, about, arguments.clone(), build);

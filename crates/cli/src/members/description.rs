@@ -17,13 +17,17 @@
 //!    array, or one for each.
 
 use super::devices::name_of;
-use super::model::{change_path, is_model, read_preset};
+use super::model::{absolute, change_path, is_model, read_preset};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use tantalum_device::SampledModel;
 use tantalum_lab::file::parse;
 use tantalum_log::{CreateOptions, Expects, OpenOptions};
+
+/// Why no device of a log with one copy can be replaced.
+pub const ONE_COPY: &str = "the log has one copy of each record, and what a lost device had is \
+                            gone: create the log anew, with --copies 2 for the next time";
 
 /// What a description says.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -86,6 +90,17 @@ pub fn read_text<T: DeserializeOwned>(path: &Path, make: &str) -> Result<T, Stri
 pub fn usable_below(path: &Path, device: &Path) -> PathBuf {
     let folder = path.parent().unwrap_or(Path::new(""));
     change_path(device, |device| folder.join(device))
+}
+
+/// A description with a new device in the place of a lost one.
+pub struct Replaced {
+    /// The description.
+    pub of: Description,
+    /// The number of the device.
+    pub index: usize,
+    /// What is wrong unless the new device has its place already: the description names it, and not
+    /// the lost one.
+    pub unknown: Option<String>,
 }
 
 impl Description {
@@ -161,6 +176,41 @@ impl Description {
         Ok(())
     }
 
+    /// The same with `new` in the place of a lost device. All paths are whole then, so that they mean
+    /// the same wherever they are written.
+    ///
+    /// # Errors
+    /// What does not fit, and what to do, in a line.
+    pub fn replaced(&self, lost: &Path, new: &Path) -> Result<Replaced, String> {
+        let mut of = self.clone();
+        let Description { devices, archive, backing, latencies, .. } = &mut of;
+        for path in devices.iter_mut().chain(archive.as_mut()).chain(backing).chain(latencies) {
+            *path = absolute(path);
+        }
+        let all = || devices.iter().chain(archive.as_ref());
+        let Some(index) = all().position(|path| path == lost) else {
+            let known: Vec<_> = all().map(|path| path.display().to_string()).collect();
+            let (lost, known) = (lost.display(), known.join(", "));
+            let unknown = format!("the log has no device {lost}: it has {known}");
+            return match all().position(|path| path == new) {
+                Some(index) => Ok(Replaced { of, index, unknown: Some(unknown) }),
+                None => Err(unknown),
+            };
+        };
+        match of.devices.get_mut(index) {
+            Some(device) => *device = new.to_path_buf(),
+            None => {
+                of.archive = None;
+                of.devices.push(new.to_path_buf());
+                if of.latencies.len() > 1 {
+                    of.latencies.clear(); // Nothing is known of the new one.
+                }
+            }
+        }
+        of.check()?;
+        Ok(Replaced { of, index, unknown: None })
+    }
+
     /// The text of a description.
     ///
     /// # Errors
@@ -210,6 +260,51 @@ mod tests {
         };
         let text = description.text().expect("text");
         assert_eq!(parse::read(&text), Ok(description));
+    }
+
+    #[test]
+    fn in_the_place_of_an_archive_comes_a_device_like_the_others() {
+        let of = Description {
+            devices: vec!["/a".into(), "/b".into()],
+            archive: Some("/c".into()),
+            backing: None,
+            copies: 2,
+            partitions: 1,
+            hedging: true,
+            latencies: ["/1", "/2"].map(PathBuf::from).into(),
+            tables: Vec::new(),
+        };
+        let replaced = |of: &Description, lost| of.replaced(Path::new(lost), Path::new("/d"));
+        let first = replaced(&of, "/a").expect("it is there");
+        assert_eq!((&first.of.devices, first.index), (&vec!["/d".into(), "/b".into()], 0));
+        assert_eq!((first.unknown, first.of.latencies.len()), (None, 2));
+        let third = replaced(&of, "/c").expect("it is there");
+        assert_eq!((third.of.devices.len(), &third.of.archive, third.index), (3, &None, 2));
+        assert!(third.of.latencies.is_empty(), "nothing is known of the new one");
+        assert!(replaced(&of, "/x").err().is_some_and(|why| why.contains("/a, /b, /c")));
+        // It may be that this was done before.
+        let again = replaced(&first.of, "/a").expect("/d is there");
+        assert_eq!((&again.of, again.index), (&first.of, 0));
+        assert!(again.unknown.is_some_and(|why| why.contains("no device /a")));
+    }
+
+    /// Once a path was written as it was read, and meant another file in another folder.
+    #[test]
+    fn the_paths_of_a_log_with_another_device_are_whole() {
+        let of = Description {
+            devices: vec!["x/a".into(), "x/b".into()],
+            archive: None,
+            backing: Some("x/disk".into()),
+            copies: 2,
+            partitions: 1,
+            hedging: true,
+            latencies: vec!["x/stick.toml".into()],
+            tables: Vec::new(),
+        };
+        let lost = absolute(Path::new("x/b"));
+        let now = of.replaced(&lost, Path::new("/d")).expect("it is there").of;
+        assert!(now.paths().chain(&now.latencies).all(|path| path.is_absolute()), "{now:?}");
+        assert!(now.devices[0].ends_with("x/a") && now.devices[1] == Path::new("/d"));
     }
 
     #[test]

@@ -10,7 +10,7 @@ use crate::fault;
 use crate::members::Description;
 use crate::out;
 use rustix::fs::{major, minor};
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use tantalum_device::{BlockDevice, File, FileSettings, LiveBox, PowerCycle};
@@ -39,42 +39,56 @@ pub fn open_all<'a>(
     opening: Opening,
 ) -> Result<Vec<(String, Member)>, String> {
     distinct(paths.clone())?;
-    let read_only = opening.view;
-    let settings = FileSettings { read_only, keep_room: true, ..FileSettings::default() };
-    let place = Cell::new(0);
-    let images = RefCell::new(Vec::new());
-    let open = |path: &PathBuf| {
-        if model::is_model(path) {
-            let place = place.replace(place.get() + 1);
-            return model::build(rt, path, place).map(Member::Model);
-        }
-        let said = |e: &dyn std::fmt::Display| format!("{}: {e}", path.display());
-        if !ImageFile::is_at(path).map_err(|e| said(&e))? {
-            return open(rt, path, &settings).map(Member::File);
-        }
-        let image = ImageFile::open_with(path, opening).map_err(|e| said(&e))?;
-        let drive = Drive::on_file(rt, image.clone()).map_err(|e| said(&e))?;
-        images.borrow_mut().push((path.clone(), image));
-        Ok(Member::Drive(drive))
-    };
-    let opened = paths.enumerate().map(|(i, path)| Ok((name_of(path, i), open(path)?)));
-    let opened = opened.collect::<Result<_, String>>()?;
-    let images = images.into_inner();
-    let images: Vec<(&Path, &ImageFile)> =
-        images.iter().map(|(path, image)| (path.as_path(), image)).collect();
-    if !images.is_empty() {
-        let then = if opening.view { fault::NOTHING } else { fault::POWER_CUT };
-        fault::tell(&images, then).map_err(|e| format!("cannot wait for signals: {e}"))?;
-    }
-    Ok(opened)
+    paths.enumerate().map(|(place, path)| open_one(rt, path, place, opening)).collect()
 }
 
-/// What messages call a device. Several models have one name, and their places tell them apart.
+/// Opens one more device beside these others, as [`open_all`] does. Others that are not there are no
+/// hindrance.
+///
+/// # Errors
+/// Why it cannot be used, and what to do, in a line.
+pub fn open_another<'a>(
+    rt: &Rt,
+    path: &'a PathBuf,
+    place: usize,
+    others: impl Iterator<Item = &'a PathBuf> + Clone,
+    opening: Opening,
+) -> Result<(String, Member), String> {
+    distinct(others.filter(|path| is_there(path)).chain([path]))?;
+    open_one(rt, path, place, opening)
+}
+
+/// What messages call a device, which has this place among all. Several models have one name.
 pub fn name_of(path: &Path, place: usize) -> String {
     match model::is_model(path) {
         true => format!("{} (member {place})", path.display()),
         false => path.display().to_string(),
     }
+}
+
+fn open_one(
+    rt: &Rt,
+    path: &Path,
+    place: usize,
+    opening: Opening,
+) -> Result<(String, Member), String> {
+    let name = name_of(path, place);
+    let said = |e: &dyn std::fmt::Display| format!("{name}: {e}");
+    let member = if model::is_model(path) {
+        Member::Model(model::build(rt, path, place)?)
+    } else if !ImageFile::is_at(path).map_err(|e| said(&e))? {
+        let read_only = opening.view;
+        let settings = FileSettings { read_only, keep_room: true, ..FileSettings::default() };
+        Member::File(open(rt, path, &settings)?)
+    } else {
+        let image = ImageFile::open_with(path, opening).map_err(|e| said(&e))?;
+        let drive = Drive::on_file(rt, image.clone()).map_err(|e| said(&e))?;
+        let then = if opening.view { fault::NOTHING } else { fault::POWER_CUT };
+        let told = fault::tell(&[(path, &image)], then);
+        told.map_err(|e| format!("cannot wait for signals: {e}"))?;
+        Member::Drive(drive)
+    };
+    Ok((name, member))
 }
 
 impl Devices {
@@ -101,7 +115,7 @@ impl Devices {
     /// All members.
     pub fn members(&self) -> Members {
         let log = self.array.iter().chain(&self.archive).map(|(_, member)| member);
-        Members(log.chain(&self.backing).cloned().collect())
+        Members::of(log.chain(&self.backing).cloned().collect())
     }
 
     /// All devices of the log itself.
@@ -131,11 +145,10 @@ impl Devices {
 }
 
 /// The description without the devices of a log with copies that are not there.
-#[allow(clippy::disallowed_methods, reason = "the edge: the files that the user names")]
 fn there(of: &Description) -> Description {
     let mut of = of.clone();
     let is_there = |device: &PathBuf| {
-        let is = model::is_model(device) || device.symlink_metadata().is_ok();
+        let is = is_there(device);
         if !is {
             out::note(format_args!("{} is not there", device.display()));
         }
@@ -148,18 +161,32 @@ fn there(of: &Description) -> Description {
     of
 }
 
+#[allow(clippy::disallowed_methods, reason = "the edge: the files that the user names")]
+fn is_there(device: &Path) -> bool {
+    model::is_model(device) || device.symlink_metadata().is_ok()
+}
+
 /// The members of a log, for their power.
-pub struct Members(Vec<Member>);
+pub struct Members(RefCell<Vec<Member>>);
 
 impl Members {
     /// These.
     pub fn of(members: Vec<Member>) -> Members {
-        Members(members)
+        Members(RefCell::new(members))
+    }
+
+    /// One more.
+    pub fn add(&self, member: Member) {
+        self.0.borrow_mut().push(member);
+    }
+
+    fn all(&self) -> Vec<Member> {
+        self.0.borrow().clone()
     }
 
     /// How many bytes each has, in the order of the description.
     pub fn sizes(&self) -> Vec<u64> {
-        self.0.iter().map(|member| member.device().caps().bytes()).collect()
+        self.0.borrow().iter().map(|member| member.device().caps().bytes()).collect()
     }
 
     /// Powers all of them, side by side: a disk takes seconds to spin up.
@@ -167,7 +194,8 @@ impl Members {
     /// # Errors
     /// Why one does not start, in a line: of the first of them.
     pub async fn power_on(&self) -> Result<(), String> {
-        let started = join_all(self.0.iter().map(PowerCycle::power_on).collect()).await;
+        let all = self.all();
+        let started = join_all(all.iter().map(PowerCycle::power_on).collect()).await;
         started.into_iter().collect::<Result<(), _>>().map_err(in_words)
     }
 
@@ -176,10 +204,9 @@ impl Members {
     /// # Errors
     /// Why an image is not durable, in a line.
     pub async fn end(&self) -> Result<(), String> {
-        for member in &self.0 {
-            member.cut();
-        }
-        join_all(self.0.iter().map(PowerCycle::off).collect()).await;
+        let all = self.all();
+        all.iter().for_each(PowerCycle::cut);
+        join_all(all.iter().map(PowerCycle::off).collect()).await;
         self.shut()
     }
 
@@ -188,7 +215,7 @@ impl Members {
     /// # Errors
     /// Why one is not, in a line.
     pub fn shut(&self) -> Result<(), String> {
-        self.0.iter().try_for_each(|member| match member {
+        self.all().iter().try_for_each(|member| match member {
             Member::Drive(drive) => drive.shut(),
             Member::File(_) | Member::Model(_) => Ok(()),
         })

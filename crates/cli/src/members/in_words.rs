@@ -11,7 +11,7 @@ const WORDS: [(&str, &str); 8] = [
     (
         "open the log without it, with `degraded`",
         "`tantalum log recover --degraded` goes on without it, and `tantalum log replace` puts a \
-         new device in its place",
+         new device in its place (if that was interrupted, repeat it)",
     ),
     (
         "open the log with `degraded` to go on without this device",
@@ -29,6 +29,11 @@ const WORDS: [(&str, &str); 8] = [
 pub fn in_words(error: impl Display) -> String {
     let text = error.to_string();
     WORDS.iter().fold(text, |text, (of_library, of_command)| text.replace(of_library, of_command))
+}
+
+/// The same of a device that is to take the place of a lost one.
+pub fn in_words_of_replace(error: impl Display) -> String {
+    in_words(error).replace("create it with --force to destroy that", "--force destroys that")
 }
 
 #[cfg(test)]

@@ -1,7 +1,9 @@
 //! A client of a control socket. It blocks, so it runs in a thread or process other than the
 //! drive's.
 
-use super::report::{CutReport, ResizeReport, RestoreReport, StatsReport, StatusReport};
+use super::report::{
+    CutReport, ReplaceReport, ResizeReport, RestoreReport, StatsReport, StatusReport,
+};
 use super::request::{Refusal, Reply, Request};
 use serde::de::DeserializeOwned;
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
@@ -145,6 +147,20 @@ impl Client {
     /// [`ClientError`]
     pub fn resize(&mut self, flash_bytes: u64) -> Result<ResizeReport, ClientError> {
         self.ask(&Request::Resize { flash_bytes })
+    }
+
+    /// Puts another device in the place of one that is lost to a log.
+    ///
+    /// # Errors
+    /// [`ClientError`]
+    pub fn replace(
+        &mut self,
+        lost: &str,
+        new: &str,
+        force: bool,
+    ) -> Result<ReplaceReport, ClientError> {
+        let (lost, new) = (lost.to_string(), new.to_string());
+        self.ask(&Request::Replace { lost, new, force })
     }
 }
 

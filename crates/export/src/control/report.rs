@@ -197,6 +197,17 @@ pub struct ResizeReport {
     pub words: String,
 }
 
+/// What became of a device of a log.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReplaceReport {
+    /// The new device has everything from here ...
+    pub first: u64,
+    /// ... to here.
+    pub end: u64,
+    /// It was copied now; else the new device had that place already.
+    pub copied: bool,
+}
+
 /// A phase of a recovery.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Phase {

@@ -8,7 +8,7 @@ pub const VERSION: u64 = 1;
 
 /// A request. Each command has fields, even if there are none: serde would accept any field for a
 /// variant without a body.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "command", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Request {
     /// Asks for the state: a [`StatusReport`](super::StatusReport).
@@ -27,6 +27,17 @@ pub enum Request {
     Resize {
         /// Bytes of the flash device that it has then.
         flash_bytes: u64,
+    },
+    /// Puts another device in the place of one that is lost to the log of a log volume: a
+    /// [`ReplaceReport`](super::ReplaceReport).
+    Replace {
+        /// The lost device, as the description of the log names it: a whole path.
+        lost: String,
+        /// The new one.
+        new: String,
+        /// Destroy what the new one holds.
+        #[serde(default)]
+        force: bool,
     },
 }
 
@@ -57,6 +68,11 @@ pub enum Kind {
     Size,
     /// The cache did not get its size, though it could have it.
     NotResized,
+    /// The box has no log with such a device, that one is not lost to it, or the new one cannot be
+    /// used.
+    Device,
+    /// The device was not replaced, though it could be.
+    NotReplaced,
 }
 
 /// Why a request is refused.
@@ -158,6 +174,7 @@ mod tests {
             Request::Restore { salvage: false },
             Request::Restore { salvage: true },
             Request::Resize { flash_bytes: 1 << 40 },
+            Request::Replace { lost: "/b".to_string(), new: "\"\n".to_string(), force: true },
         ] {
             let line = request.line();
             assert!(line.ends_with(b"}\n"));
@@ -192,6 +209,7 @@ mod tests {
             ),
             (b"{\"version\":1,\"command\":\"resize\"}", Kind::NotARequest, "flash_bytes"),
             (b"{\"version\":1,\"command\":\"resize\",\"flash_bytes\":-1}", Kind::NotARequest, "-1"),
+            (b"{\"version\":1,\"command\":\"replace\",\"new\":\"c\"}", Kind::NotARequest, "lost"),
             (b"\xff\xfe", Kind::NotARequest, "not JSON"),
         ] {
             let refusal = Request::parse(line).expect_err("it is no request");

@@ -74,6 +74,10 @@ impl<B: LiveBox, F: Front> Handler for Answers<B, F> {
             Request::Restore { salvage } => {
                 serde_json::to_value(plug.restore(salvage).await.map_err(refusal)?)
             }
+            Request::Replace { lost, new, force } => {
+                let replaced = plug.replace(Path::new(&lost), Path::new(&new), force).await;
+                serde_json::to_value(replaced?)
+            }
             Request::Resize { flash_bytes } => {
                 let words = plug.resize(flash_bytes).await.map_err(not_resized)?;
                 serde_json::to_value(ResizeReport { flash_bytes, words })

@@ -10,8 +10,9 @@ use crate::drive::words;
 use crate::members::in_words;
 use crate::out;
 use std::cell::{Cell, RefCell};
+use std::path::Path;
 use tantalum_device::{LiveBox, PowerState, ResizeError, StartError};
-use tantalum_export::control::{CutReport, Power, RestoreReport};
+use tantalum_export::control::{CutReport, Kind, Power, Refusal, ReplaceReport, RestoreReport};
 use tantalum_rt::sync::{Semaphore, WaitQueue};
 use tantalum_rt::wall::Io;
 use tantalum_rt::{Nanos, Rt};
@@ -316,6 +317,28 @@ impl<B: LiveBox, F: Front> Plug<B, F> {
         // A task waits for it: at time scale 0 what it waits for takes no real time.
         let _announced = self.rt.outstanding("another size of the cache");
         self.bare().resize(flash_bytes).await
+    }
+
+    /// Puts a device in the place of one that is lost to the log of the box, while it is used.
+    ///
+    /// # Errors
+    /// The refusal to answer with.
+    pub async fn replace(
+        &self,
+        lost: &Path,
+        new: &Path,
+        force: bool,
+    ) -> Result<ReplaceReport, Refusal> {
+        if self.is_stopping() {
+            return Err(Refusal::new(Kind::Stopping, RestoreError::Stopping.to_string()));
+        }
+        let Some(log) = &self.about.log else {
+            let why = "it has no log, of which a device could be lost";
+            return Err(Refusal::new(Kind::Device, why));
+        };
+        // A task waits for it: at time scale 0 what it waits for takes no real time.
+        let _announced = self.rt.outstanding("a device in the place of a lost one");
+        log.replace(lost, new, force).await
     }
 
     /// Starts the box; returns what has to be said about that, and says it.

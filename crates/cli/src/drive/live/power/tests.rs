@@ -101,7 +101,7 @@ fn a_start_that_failed_half_way_is_begun_anew() {
     let done = runtime.block_on(async move {
         let drive = Stats::new(&rt, Drive::on_image(&rt, &image).expect("a drive"));
         let site = Site { io: rt.io().expect("on the wall clock"), rt, drive: drive.clone() };
-        let about = About { image: None, time_scale: 0.0, killed: false };
+        let about = About { image: None, time_scale: 0.0, killed: false, log: None };
         let plug = Plug::new(&site, Ear::default(), about, false);
         plug.begin().await.expect("it starts");
         let blocks = drive.device().caps().blocks;
@@ -217,7 +217,7 @@ fn a_box_that_has_stopped_itself_is_started_anew() {
         let stopping = Stopping { ram, defect, looks };
         let drive = Stats::new(&rt, stopping.clone());
         let site = Site { io: rt.io().expect("on the wall clock"), rt, drive };
-        let about = About { image: None, time_scale: 0.0, killed: false };
+        let about = About { image: None, time_scale: 0.0, killed: false, log: None };
         let plug = Plug::new(&site, Ear::default(), about, false);
         plug.begin().await.expect("it starts");
         let status = report::status(&plug);

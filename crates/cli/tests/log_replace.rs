@@ -1,0 +1,315 @@
+//! A lost device of a log is replaced: while the log is served, and while it is not; what is refused,
+//! and what a command that was interrupted leaves.
+
+#![allow(clippy::disallowed_methods, reason = "tests start programs, and make files and sockets")]
+
+mod common;
+
+use common::live::{Nbd, Serving, socket, tantalum};
+use common::{ends, file};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+use tantalum_testing::Spot;
+
+fn log(verb: &str, words: &[&Path], code: i32) -> (String, String) {
+    let mut command = tantalum(&["log", verb]);
+    command.args(words);
+    ends(&command.output().expect("it starts"), code)
+}
+
+fn replace(at: &Path, lost: &Path, new: &Path, more: &[&str], code: i32) -> (String, String) {
+    let [lost_is, with] = ["--lost", "--with"].map(Path::new);
+    let mut words = vec![at, lost_is, lost, with, new];
+    words.extend(more.iter().map(Path::new));
+    log("replace", &words, code)
+}
+
+/// A log with two copies and a volume.
+struct Made {
+    at: PathBuf,
+    a: PathBuf,
+    b: PathBuf,
+    disk: PathBuf,
+    name: String,
+}
+
+fn device(name: &str, mebibytes: usize) -> PathBuf {
+    file(name, vec![0; mebibytes << 20])
+}
+
+fn made(name: &str) -> Made {
+    let [a, b] = ["a", "b"].map(|device| self::device(&format!("{name}.{device}"), 16));
+    let (disk, at) = (device(&format!("{name}.disk"), 32), file(&format!("{name}.toml"), ""));
+    let words = ["--device", "--backing", "--copies", "2", "--force"].map(Path::new);
+    let [device, backing, copies, two, force] = words;
+    log("create", &[&at, device, &a, device, &b, backing, &disk, copies, two, force], 0);
+    Made { at, a, b, disk, name: name.to_string() }
+}
+
+impl Made {
+    fn new_device(&self, name: &str) -> PathBuf {
+        device(&format!("{}.{name}", self.name), 16)
+    }
+
+    /// Its second device is lost.
+    fn lose_b(&self) {
+        std::fs::remove_file(&self.b).expect("it is lost");
+        log("recover", &[&self.at, Path::new("--degraded")], 0);
+    }
+
+    fn serve(&self, more: &[&str]) -> (Serving, Spot) {
+        let socket = socket(&format!("{}.sock", self.name));
+        let mut command = tantalum(&["log", "serve"]);
+        command.args(more).arg(&self.at).arg("--unix").arg(&*socket);
+        (Serving::start(command), socket)
+    }
+
+    /// Devices that take no part.
+    fn absent(&self) -> serde_json::Value {
+        let stats = log("stats", &[&self.at, Path::new("--json")], 0).0;
+        let stats: serde_json::Value = serde_json::from_str(&stats).expect("JSON");
+        stats["log"]["devices_absent"].clone()
+    }
+
+    fn description(&self) -> String {
+        std::fs::read_to_string(&self.at).expect("the description")
+    }
+
+    fn status(&self) -> String {
+        log("status", &[&self.at], 0).0
+    }
+}
+
+fn block(n: u64) -> [u8; 4096] {
+    let mut block = [n as u8 | 1; 4096];
+    block[..8].copy_from_slice(&n.to_le_bytes());
+    block
+}
+
+/// Blocks of the volume that are written again and again.
+const BLOCKS: u64 = 1000;
+
+#[test]
+fn a_lost_device_of_a_served_log_is_replaced_while_a_client_writes() {
+    let log_is = made("served");
+    let Made { at, a, b, disk, .. } = &log_is;
+    log_is.lose_b();
+    let c = log_is.new_device("c");
+    let (serving, socket) = log_is.serve(&[]);
+    assert!(log_is.status().contains("device 1 is lost, and records have fewer copies"));
+    assert_eq!(log_is.absent(), 1);
+    let (enough, written) = (AtomicBool::new(false), AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut nbd = Nbd::connect(&socket).expect("a server");
+            while !enough.load(Ordering::Acquire) {
+                let n = written.load(Ordering::Acquire);
+                nbd.write(n % BLOCKS, &block(n)).expect("written");
+                written.store(n + 1, Ordering::Release);
+            }
+        });
+        let at_least = |n: u64| {
+            while written.load(Ordering::Acquire) < n {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        };
+        at_least(100);
+        let (said, told) = replace(at, b, &c, &[], 0);
+        assert!(said.contains("served.c has everything from"), "{said}");
+        assert!(told.contains("served.c gets what the log has ..."), "{told}");
+        at_least(written.load(Ordering::Acquire) + 100);
+        enough.store(true, Ordering::Release);
+    });
+    assert_eq!(log_is.absent(), 0);
+    assert!(!log_is.status().contains("is lost"), "{}", log_is.status());
+    let description = log_is.description();
+    assert!(description.contains("served.c") && !description.contains("served.b"), "{description}");
+    // A power cut takes the new one along, and it comes back.
+    log("cut", &[at], 0);
+    log("restore", &[at], 0);
+    let mut nbd = Nbd::connect(&socket).expect("a server");
+    let last = written.load(Ordering::Acquire);
+    nbd.write(BLOCKS, &block(last)).expect("written");
+    drop(serving); // Killed.
+    // Now the other one may be lost.
+    std::fs::remove_file(a).expect("it is lost, too");
+    log("recover", &[at, Path::new("--degraded")], 0);
+    let disk = std::fs::read(disk).expect("the backing");
+    let holds = |at: u64, n: u64| {
+        let from = at as usize * 4096;
+        assert!(disk[from..from + 4096] == block(n), "block {at}");
+    };
+    holds(BLOCKS, last);
+    (last.saturating_sub(BLOCKS)..last).for_each(|n| holds(n % BLOCKS, n));
+}
+
+#[test]
+fn what_cannot_be_replaced_is_refused_in_a_line_and_the_log_is_served_on() {
+    let log_is = made("refused");
+    let Made { at, a, b, .. } = &log_is;
+    log_is.lose_b();
+    let c = log_is.new_device("c");
+    std::fs::write(&c, vec![7; 16 << 20]).expect("written");
+    let (serving, socket) = log_is.serve(&[]);
+    let small = device("refused.small", 1);
+    let missing = at.with_file_name("refused.missing");
+    for (lost, new, why) in [
+        (a, &c, "only a device that is lost to the log can be replaced"),
+        (&c, &c, "the log has no device"),
+        (b, a, "are the same device: name each once"),
+        (b, &missing, "refused.missing"),
+        (b, &c, "something else (the first byte is at 0): --force destroys that"),
+        (b, &small, "use a larger device"),
+    ] {
+        let before = log_is.description();
+        let said = replace(at, lost, new, &[], 2).1;
+        assert!(said.contains(why), "{why}: {said}");
+        assert_eq!(log_is.description(), before);
+        Nbd::connect(&socket).expect("a server").write(1, &block(1)).expect("written");
+    }
+    log("cut", &[at], 0);
+    let said = replace(at, b, &c, &["--force"], 1).1;
+    assert!(said.contains("no power: restore it first"), "{said}");
+    log("restore", &[at], 0);
+    let control = at.with_file_name("refused.toml.control");
+    replace(&control, b, &c, &["--force"], 0);
+    assert_eq!(log_is.absent(), 0);
+    // The same again has nothing to do, served or not.
+    assert!(replace(at, b, &c, &[], 0).0.contains("it had them already"));
+    let said = replace(at, &small, &missing, &[], 2).1;
+    assert!(said.contains("refused.small: it has") && said.contains("refused.c"), "{said}");
+    assert_eq!(serving.stop().0, Some(0));
+    assert!(replace(at, b, &c, &[], 0).0.contains("it had them already"));
+    // A device of the description that is lost is no answer to that.
+    std::fs::remove_file(&c).expect("it is lost");
+    log("recover", &[at, Path::new("--degraded")], 0);
+    let (serving, _socket) = log_is.serve(&[]);
+    std::fs::write(&c, vec![0; 16 << 20]).expect("written");
+    assert!(replace(at, b, &c, &[], 2).1.contains("the log has no device"));
+    assert_eq!(serving.stop().0, Some(0));
+    assert!(replace(at, b, &c, &[], 2).1.contains("the log has no device"));
+    // What has come in its place has its name.
+    std::fs::remove_file(&c).expect("removed");
+    let (serving, _socket) = log_is.serve(&[]);
+    std::fs::write(&c, vec![0; 16 << 20]).expect("written");
+    replace(at, &c, &c, &[], 0);
+    assert_eq!(log_is.absent(), 0);
+    assert_eq!(serving.stop().0, Some(0));
+    log("recover", &[at], 0);
+    assert!(log("check", &[at], 0).0.contains("all is well"));
+    log("check", &[at], 0);
+}
+
+#[test]
+fn a_box_that_has_no_log_says_so() {
+    let image = file("no-log.img", "");
+    let words = ["drive", "create", "--design", "volatile", "--capacity", "64MiB", "--force"];
+    ends(&tantalum(&words).arg(&image).output().expect("it starts"), 0);
+    let socket = socket("no-log.sock");
+    let mut command = tantalum(&["drive", "serve"]);
+    command.arg(&image).arg("--unix").arg(&*socket);
+    let serving = Serving::start(command);
+    let said = replace(&image, Path::new("b"), Path::new("c"), &[], 2).1;
+    assert!(said.contains("it has no log"), "{said}");
+    assert_eq!(serving.stop().0, Some(0));
+}
+
+#[test]
+fn the_image_of_a_drive_takes_the_place_of_a_lost_one_in_a_served_log() {
+    let at = file("image.toml", "");
+    let image = |name: &str| {
+        let path = at.with_file_name(name);
+        let words = ["drive", "create", "--design", "volatile", "--capacity", "64MiB", "--force"];
+        ends(&tantalum(&words).arg(&path).output().expect("it starts"), 0);
+        path
+    };
+    let [a, b, c, disk] = ["image.a", "image.b", "image.c", "image.disk"].map(image);
+    let words = ["--device", "--backing", "--copies", "2", "--force"].map(Path::new);
+    let [device, backing, copies, two, force] = words;
+    log("create", &[&at, device, &a, device, &b, backing, &disk, copies, two, force], 0);
+    let log_is = Made { at, a, b, disk, name: "image".to_string() };
+    log_is.lose_b();
+    let (serving, socket) = log_is.serve(&["--time-scale", "0"]);
+    let write = |n| Nbd::connect(&socket).expect("a server").write(n, &block(n)).expect("written");
+    write(1);
+    replace(&log_is.at, &log_is.b, &c, &[], 0);
+    write(2);
+    log("cut", &[&log_is.at], 0);
+    log("restore", &[&log_is.at], 0);
+    write(3);
+    assert_eq!(serving.stop().0, Some(0));
+    let checked = tantalum(&["drive", "check"]).arg(&c).output().expect("it starts");
+    ends(&checked, 0);
+    std::fs::remove_file(&log_is.a).expect("it is lost, too");
+    log("recover", &[&log_is.at, Path::new("--degraded")], 0);
+    let (serving, socket) = log_is.serve(&["--time-scale", "0"]);
+    let mut nbd = Nbd::connect(&socket).expect("a server");
+    for n in 1..4 {
+        assert_eq!(nbd.read(n).expect("read"), block(n));
+    }
+    assert_eq!(serving.stop().0, Some(0));
+}
+
+/// Once the command asked for `--force` then, since there was a log on the new device, and declared
+/// that lost first.
+#[test]
+fn a_replacement_whose_description_was_not_written_is_found_by_the_next_one() {
+    for served in [false, true] {
+        let log_is = made(&format!("found-{served}"));
+        let Made { at, b, .. } = &log_is;
+        log_is.lose_b();
+        let c = log_is.new_device("c");
+        let before = log_is.description();
+        let serving = served.then(|| log_is.serve(&[]));
+        replace(at, b, &c, &[], 0);
+        let after = log_is.description();
+        assert_ne!(before, after);
+        drop(serving); // Killed.
+        std::fs::write(at, &before).expect("written");
+        let said = log("check", &[at], 2).1;
+        assert!(said.contains("`tantalum log replace` puts a new device in its place (if that was interrupted, repeat it)"), "{said}");
+        // Another device is refused, and changes nothing.
+        let said = replace(at, &log_is.a, &c, &[], 2).1;
+        assert!(said.contains("c is device 1 of the log already"), "{said}");
+        assert_eq!(log_is.description(), before);
+        let said = replace(at, b, &c, &[], 0).0;
+        assert!(said.contains("it had them already"), "{said}");
+        assert_eq!(log_is.description(), after);
+        assert!(log("check", &[at], 0).0.contains("all is well"));
+    }
+}
+
+#[test]
+fn a_replacement_that_is_killed_at_any_moment_is_repeated_as_it_was() {
+    let log_is = made("killed");
+    let Made { at, b, disk, .. } = &log_is;
+    log_is.lose_b();
+    let (serving, socket) = log_is.serve(&[]);
+    let mut nbd = Nbd::connect(&socket).expect("a server");
+    for n in 0..BLOCKS {
+        nbd.write(n, &block(n)).expect("written");
+    }
+    drop(serving); // Killed, with some of that in the log alone.
+    let c = log_is.new_device("c");
+    let before = log_is.description();
+    let mut finished = 0;
+    for wait in 0..40 {
+        let mut command = tantalum(&["log", "replace", "--lost"]);
+        command.arg(b).arg("--with").arg(&c).arg(at);
+        command.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
+        let mut running = command.spawn().expect("it starts");
+        std::thread::sleep(Duration::from_micros(wait * 700));
+        running.kill().expect("killed");
+        finished += u64::from(running.wait().expect("it ends").success());
+        std::fs::write(at, &before).expect("written");
+    }
+    replace(at, b, &c, &[], 0);
+    assert!(log("check", &[at], 0).0.contains("all is well"), "{finished} of 40 had ended");
+    std::fs::remove_file(&log_is.a).expect("it is lost, too");
+    log("recover", &[at, Path::new("--degraded")], 0);
+    let disk = std::fs::read(disk).expect("the backing");
+    for n in 0..BLOCKS {
+        assert!(disk[n as usize * 4096..][..4096] == block(n), "block {n}");
+    }
+}
