@@ -73,11 +73,14 @@ impl Drop for Watch<'_> {
 impl<D: BlockDevice + Clone + 'static> Core<D> {
     /// Makes the log, without its tasks.
     pub fn start(rt: &Rt, domain: &Domain, opened: Opened<D>, options: OpenOptions) -> Rc<Core<D>> {
-        let Opened { members, lagging, state, recovered } = opened;
+        let Opened { members, lagging, state, recovered, short } = opened;
         let (start, end) = (recovered.copy_from, recovered.end);
         let superblock = members.iter().flatten().next().map(|m| m.superblock);
         let superblock = superblock.expect("an open log has a device");
-        let (plan, all_room) = crate::layout::plan(&members, &state, &recovered, &options);
+        let (mut plan, all_room) = crate::layout::plan(&members, &state, &recovered, &options);
+        if short {
+            plan.set_short(end);
+        }
         let payload = crate::format::payload(superblock.unit);
         let block = crate::format::block_of(start, payload);
         let memory = options.memory.max(recovered.tail.len());

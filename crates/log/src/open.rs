@@ -31,6 +31,8 @@ pub(crate) struct Opened<D> {
     pub lagging: Vec<Rc<Member<D>>>,
     pub state: State,
     pub recovered: Recovered<D>,
+    /// Whether what was recovered may have fewer copies than are wanted.
+    pub short: bool,
 }
 
 /// A device and the states on it.
@@ -107,8 +109,9 @@ async fn open_all<D: BlockDevice + 'static>(
     }
     let recovered = recover(rt, present(&members), &newest, options).await?;
     check_epochs(&recovered, &newest, &lagging)?;
+    let short = took_part(&members, &newest) < usize::from(copies_of(&members));
     if options.read_only {
-        return Ok(Opened { members, lagging, state: newest, recovered });
+        return Ok(Opened { members, lagging, state: newest, recovered, short });
     }
     if !newest.has_room(recovered.end) {
         return Err(OpenError::TooManyEpochs(EPOCHS_MAX));
@@ -124,7 +127,7 @@ async fn open_all<D: BlockDevice + 'static>(
     for written in join_all(all.iter().map(|m| write_state(m, &state)).collect()).await {
         written?;
     }
-    Ok(Opened { members, lagging: Vec::new(), state, recovered })
+    Ok(Opened { members, lagging: Vec::new(), state, recovered, short })
 }
 
 /// Writes the newest state to members that lack it.
@@ -326,6 +329,17 @@ fn take_part<D>(
         }
     }
     Ok((members, lagging))
+}
+
+/// How many devices of the array took part by this state.
+fn took_part<D>(members: &[Option<Rc<Member<D>>>], state: &State) -> usize {
+    let superblocks = members.iter().flatten().map(|m| m.superblock);
+    let array = superblocks.filter(|s| s.role == Role::Array);
+    array.filter(|s| state.devices[s.index as usize].1 == Standing::Present).count()
+}
+
+fn copies_of<D>(members: &[Option<Rc<Member<D>>>]) -> u8 {
+    members.iter().flatten().next().map_or(1, |m| m.superblock.copies)
 }
 
 fn or_degraded(copies: u8) -> &'static str {

@@ -93,7 +93,9 @@ pub struct LogStats {
     pub sections_used: u64,
     /// Sections of all main streams.
     pub sections: u64,
-    /// Whether records have fewer copies than the log was made for.
+    /// Whether records behind the checkpoint may have fewer copies than the log was made for. That a
+    /// device was left while they were written is known until the log is closed, or until it is
+    /// opened once more.
     pub degraded: bool,
     /// Devices by index.
     pub devices: Vec<DeviceStats>,
@@ -117,12 +119,21 @@ impl LogStats {
         self.devices.iter().filter_map(said).collect()
     }
 
-    /// What has to be said if devices take no part, in a line.
+    /// What has to be said if devices take no part, or took none while records were written, in a
+    /// line.
     #[must_use]
     pub fn without(&self) -> Option<String> {
         let absent = self.absent();
-        let fewer = if self.degraded { ", and records have fewer copies" } else { "" };
-        (!absent.is_empty()).then(|| absent.join(", ") + fewer)
+        match (absent.is_empty(), self.degraded) {
+            (true, false) => None,
+            (true, true) => Some(
+                "a device was away for a while, and what was written then has fewer copies until \
+                 the checkpoint is past it"
+                    .to_string(),
+            ),
+            (false, true) => Some(absent.join(", ") + ", and records have fewer copies"),
+            (false, false) => Some(absent.join(", ")),
+        }
     }
 }
 
@@ -163,7 +174,7 @@ impl<D: BlockDevice + Clone + 'static> Core<D> {
             room: plan.room(),
             sections_used,
             sections,
-            degraded: self.copies > 1 && !devices.iter().all(present),
+            degraded: self.copies > 1 && (!devices.iter().all(present) || plan.is_short()),
             devices,
         }
     }

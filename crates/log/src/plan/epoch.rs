@@ -138,6 +138,7 @@ impl Plan {
         let first = self.lanes.len();
         self.lanes.extend(lanes.into_iter().map(Lane::new));
         self.health[device] = Health::Present;
+        self.short = Lsn::ZERO; // It has everything.
         if self.archive().is_some_and(|lane| lane.device == device) {
             self.skip_archive();
         }
@@ -221,6 +222,7 @@ impl Plan {
     /// The new epoch is durable, and these devices take part no longer, or (if the standing says so)
     /// again.
     pub fn restarted(&mut self, epoch: u32, devices: &[(usize, Standing)]) {
+        self.note_short();
         for (device, standing) in devices {
             self.health[*device] = match standing {
                 Standing::Present => Health::Present,
@@ -250,12 +252,20 @@ impl Plan {
 
     /// It is durable that the device takes part again.
     pub fn returned(&mut self, device: usize) {
+        self.note_short();
         self.health[device] = Health::Present;
         if self.archive().is_some_and(|lane| lane.device == device) {
             // Nothing was kept in memory for the archive while it was left.
             self.skip_archive();
         }
         self.width.set_most(self.most_groups());
+    }
+
+    /// Which devices take part changes. What was written so far may have too few copies.
+    fn note_short(&mut self) {
+        if self.options.copies > self.present_devices() {
+            self.set_short(self.formed);
+        }
     }
 
     pub(super) fn begin_epoch(&mut self) {

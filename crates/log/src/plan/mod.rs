@@ -21,7 +21,9 @@
 //!    counts.
 //! 6. **Room.** What was appended found room then. A device that is left or lost takes its room
 //!    along; then what finds none waits for the checkpoint ([`Plan::lacks_room`]).
-//! 7. **Memory.** Each lane has one write in flight. Only bytes from [`Plan::keep`] on are needed
+//! 7. **Short of copies.** What was written while a device was left has fewer copies than the others
+//!    have, also when that takes part again: until the checkpoint is past it ([`Plan::is_short`]).
+//! 8. **Memory.** Each lane has one write in flight. Only bytes from [`Plan::keep`] on are needed
 //!    in memory.
 
 mod archive;
@@ -215,6 +217,8 @@ pub(crate) struct Plan {
     mode: epoch::Mode,
     epoch: u32,
     checkpoint: Lsn,
+    /// What lies before may have fewer copies than are wanted.
+    short: Lsn,
     groups: VecDeque<Group>,
     next_group: u64,
     next_ticket: u64,
@@ -251,6 +255,7 @@ impl Plan {
             mode: epoch::Mode::Running,
             epoch,
             checkpoint,
+            short: Lsn::ZERO,
             groups: VecDeque::new(),
             next_group: 1,
             next_ticket: 1,
@@ -267,6 +272,16 @@ impl Plan {
         plan.begin_epoch();
         plan.width = Width::new(plan.most_groups());
         plan
+    }
+
+    /// Whether there is something behind the checkpoint that may have fewer copies than are wanted.
+    pub fn is_short(&self) -> bool {
+        self.options.copies > self.present_devices() || self.checkpoint < self.short
+    }
+
+    /// What lies before may have fewer copies than are wanted.
+    pub fn set_short(&mut self, to: Lsn) {
+        self.short = self.short.max(to);
     }
 
     /// So many bytes are behind the others in memory.
