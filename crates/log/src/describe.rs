@@ -117,7 +117,8 @@ pub(crate) async fn is_left_over<D: BlockDevice>(
             let lists = |s: &State| s.devices.iter().any(|(uuid, _)| *uuid == superblock.device);
             Ok(superblock.set == *log && !states.is_empty() && !states.iter().any(lists))
         }
-        FoundSuper::Nothing => {
+        // (A state without a superblock is found as damage.)
+        FoundSuper::Nothing | FoundSuper::Damaged => {
             let bytes = read_head(&device.device, 0, AREAS as usize).await;
             let bytes = bytes.map_err(|e| io(device, e))?;
             let (before, slots) = bytes.split_at(SLOTS[0] as usize);
@@ -126,7 +127,7 @@ pub(crate) async fn is_left_over<D: BlockDevice>(
             let (even, odd) = slots.split_at((SLOTS[1] - SLOTS[0]) as usize);
             Ok(zeros(before) && is_of_log(even) && is_of_log(odd))
         }
-        FoundSuper::Newer(_) | FoundSuper::Damaged => Ok(false),
+        FoundSuper::Newer(_) => Ok(false),
     }
 }
 
