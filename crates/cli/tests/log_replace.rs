@@ -156,6 +156,7 @@ fn what_cannot_be_replaced_is_refused_in_a_line_and_the_log_is_served_on() {
     let missing = at.with_file_name("refused.missing");
     for (lost, new, why) in [
         (a, &c, "only a device that is lost to the log can be replaced"),
+        (a, a, "only a device that is lost to the log can be replaced"),
         (&c, &c, "the log has no device"),
         (b, a, "are the same device: name each once"),
         (b, &missing, "refused.missing"),
@@ -271,7 +272,7 @@ fn a_replacement_whose_description_was_not_written_is_found_by_the_next_one() {
         assert!(said.contains("`tantalum log replace` puts a new device in its place (if that was interrupted, repeat it)"), "{said}");
         // Another device is refused, and changes nothing.
         let said = replace(at, &log_is.a, &c, &[], 2).1;
-        assert!(said.contains("c is device 1 of the log already"), "{said}");
+        assert!(said.contains("no other device of the log is there"), "{said}");
         assert_eq!(log_is.description(), before);
         let said = replace(at, b, &c, &[], 0).0;
         assert!(said.contains("it had them already"), "{said}");
@@ -312,4 +313,97 @@ fn a_replacement_that_is_killed_at_any_moment_is_repeated_as_it_was() {
     for n in 0..BLOCKS {
         assert!(disk[n as usize * 4096..][..4096] == block(n), "block {n}");
     }
+}
+
+/// Once the log was opened without the lost device, which declares it lost, before the new one was
+/// looked at.
+#[test]
+fn a_replacement_that_is_refused_leaves_a_healthy_log_as_it_was() {
+    let log_is = made("healthy");
+    let Made { at, a, b, .. } = &log_is;
+    let other = made("healthy-other");
+    let small = device("healthy.small", 1);
+    for (new, why) in [
+        (&small, "use a larger device"),
+        (&other.a, "--force destroys that"),
+        (b, "--force destroys that"),
+        (a, "are the same device"),
+    ] {
+        let said = replace(at, b, new, &[], 2).1;
+        assert!(said.contains(why), "{why}: {said}");
+        assert!(log("check", &[at], 0).0.contains("all is well"), "{why}");
+    }
+    // With force it is written anew in its own place.
+    let said = replace(at, b, b, &["--force"], 0).0;
+    assert!(said.contains("has everything") && !said.contains("already"), "{said}");
+    assert!(log("check", &[at], 0).0.contains("all is well"));
+    assert!(log("check", &[&other.at], 0).0.contains("all is well"));
+}
+
+/// Once the place in the description was taken for the index in the log: a log whose devices are
+/// named in another order lost the good one.
+#[test]
+fn devices_may_be_named_in_any_order() {
+    for served in [false, true] {
+        let log_is = made(&format!("order-{served}"));
+        let Made { at, a, b, .. } = &log_is;
+        let swapped = log_is.description();
+        let swapped = swapped.replace(".a\"", ".x\"").replace(".b\"", ".a\"");
+        std::fs::write(at, swapped.replace(".x\"", ".b\"")).expect("written");
+        log_is.lose_b();
+        let c = log_is.new_device("c");
+        let serving = served.then(|| log_is.serve(&[]));
+        if served {
+            let said = replace(at, a, &c, &[], 2).1;
+            assert!(said.contains("only a device that is lost"), "{said}");
+        }
+        assert!(replace(at, b, &c, &[], 0).0.contains("has everything"));
+        let now = log_is.description();
+        assert!(now.contains(".a\"") && now.contains(".c\"") && !now.contains(".b\""), "{now}");
+        drop(serving);
+        assert!(log("check", &[at], 0).0.contains("all is well"));
+        std::fs::remove_file(a).expect("it is lost, too");
+        log("recover", &[at, Path::new("--degraded")], 0);
+    }
+}
+
+/// Once the description of a log of one device was made to name the device of another log.
+#[test]
+fn the_device_of_a_log_with_one_copy_is_not_replaced() {
+    let (one, other) = (device("single.one", 16), device("single.other", 16));
+    let [of, force] = ["--device", "--force"].map(Path::new);
+    let (at, theirs) = (file("single.toml", ""), file("single-other.toml", ""));
+    log("create", &[&at, of, &one, force], 0);
+    log("create", &[&theirs, of, &other, force], 0);
+    let before = std::fs::read(&at).expect("a description");
+    for force in [&[][..], &["--force"]] {
+        let said = replace(&at, &one, &other, force, 2).1;
+        assert!(said.contains("one copy of each record"), "{said}");
+    }
+    assert!(std::fs::read(&at).expect("a description") == before);
+    assert!(log("check", &[&theirs], 0).0.contains("all is well"));
+}
+
+/// A device that has its place is not said to have everything if it has not.
+#[test]
+fn a_device_that_has_its_place_and_is_damaged_is_written_anew_with_force() {
+    let log_is = made("damaged");
+    let Made { at, b, .. } = &log_is;
+    let (serving, socket) = log_is.serve(&[]);
+    let mut nbd = Nbd::connect(&socket).expect("a server");
+    for n in 0..64 {
+        nbd.write(n, &block(n)).expect("written");
+    }
+    drop(serving); // Killed, with some of that in the log alone.
+    let mut bytes = std::fs::read(b).expect("a device");
+    bytes[65536..].iter_mut().for_each(|b| *b = if *b == 0 { 0 } else { *b ^ 1 });
+    std::fs::write(b, bytes).expect("written");
+    let c = log_is.new_device("c");
+    std::fs::copy(b, &c).expect("a copy of it");
+    log("check", &[at], 1);
+    let said = replace(at, b, &c, &[], 1).1;
+    assert!(said.contains("not everything") && said.contains("--force"), "{said}");
+    log("check", &[at], 1);
+    assert!(replace(at, b, b, &["--force"], 0).0.contains("has everything"));
+    assert!(log("check", &[at], 0).0.contains("all is well"));
 }

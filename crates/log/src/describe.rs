@@ -142,13 +142,19 @@ pub(crate) async fn place_of<D: BlockDevice>(
         Err(_) => return Ok(None),
         Ok(head) => head,
     };
+    let mut known_by_others = false;
     for other in others {
         // One that cannot be read says nothing.
         let Ok((known, more)) = head(other).await else { continue };
         if known.set != superblock.set {
             return Ok(None);
         }
+        known_by_others = true;
         states.extend(more);
+    }
+    // Alone it may be of any log.
+    if !known_by_others {
+        return Ok(None);
     }
     let Some(newest) = states.into_iter().max_by_key(|s| s.generation) else { return Ok(None) };
     let mut all = newest.devices.iter();

@@ -283,6 +283,20 @@ impl<D: BlockDevice + Clone + 'static> Log<D> {
         self.core.replace(index, device, force).await
     }
 
+    /// Whether `device` could take the place of the device of that index, were that lost: as
+    /// [`Log::replace`] would refuse it. Nothing is changed.
+    ///
+    /// # Errors
+    /// [`OpenError`]: why it could not.
+    pub async fn can_replace(
+        &self,
+        index: usize,
+        device: &LogDevice<D>,
+        force: bool,
+    ) -> Result<(), OpenError> {
+        self.core.can_replace(index, device, force).await
+    }
+
     /// The index of `device` in the log of these `others`, if it takes part in it: so it is known
     /// whether a replacement that was interrupted had come to its end. Nothing is changed.
     ///

@@ -52,6 +52,18 @@ impl<D: BlockDevice + Clone + 'static> Core<D> {
         }
     }
 
+    /// Whether the device could take that place. Nothing is changed.
+    pub async fn can_replace(
+        &self,
+        index: usize,
+        device: &LogDevice<D>,
+        force: bool,
+    ) -> Result<(), OpenError> {
+        self.would_be(index, device, &self.state.borrow().clone())?;
+        let force = force || is_left_over(&self.set, device).await?;
+        check_blank(device, force).await.map(|_| ())
+    }
+
     async fn replace_whole(
         self: &Rc<Self>,
         index: usize,
@@ -134,6 +146,16 @@ impl<D: BlockDevice + Clone + 'static> Core<D> {
         state: &State,
     ) -> Result<Superblock, OpenError> {
         check_lost(state, index)?;
+        self.would_be(index, device, state)
+    }
+
+    /// The same, whether the device of that index is lost or not.
+    fn would_be(
+        &self,
+        index: usize,
+        device: &LogDevice<D>,
+        state: &State,
+    ) -> Result<Superblock, OpenError> {
         let refused = |what| Err(refused(index, what));
         if self.plan().is_waited_for(index) {
             return refused("a write to it has not ended: wait, or open the log again");

@@ -2,7 +2,9 @@
 //!
 //! 1. The description is written once the new device has its place, and not before.
 //! 2. A command that was interrupted is repeated as it was: what it has copied is found, and so is a
-//!    new device that has its place already.
+//!    new device that has its place already, and everything.
+//! 3. What is refused changes nothing. In particular the device that is said to be lost, and may be
+//!    well, is not declared lost.
 
 use crate::drive::remote;
 use crate::members::{
@@ -12,9 +14,11 @@ use crate::members::{
 use crate::out;
 use clap::Args;
 use serde::Serialize;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use tantalum_device::BlockDevice;
 use tantalum_export::control::{Client, ClientError, Kind, ReplaceReport};
-use tantalum_log::{Log, Lsn, OpenError, OpenOptions};
+use tantalum_log::{DeviceDescription, Log, LogDevice, Lsn, OpenError, OpenOptions};
 use tantalum_nand::Opening;
 
 /// Arguments of `tantalum log replace`.
@@ -124,12 +128,42 @@ fn ask(mut client: Client, arguments: &ReplaceArguments) -> Result<ReplaceReport
     })
 }
 
+/// The index of the only device of the log that is not among these; `None` if that is not known.
+async fn missing<D: BlockDevice>(others: &[LogDevice<D>]) -> Option<usize> {
+    let mut known = BTreeSet::new();
+    let mut all = 0;
+    for other in others {
+        if let Ok(device) = DeviceDescription::read(other).await {
+            known.insert(device.index);
+            all = device.devices;
+        }
+    }
+    let missing: Vec<usize> = (0..all).filter(|index| !known.contains(index)).collect();
+    (missing.len() == 1).then(|| missing[0])
+}
+
+/// # Errors
+/// That a device which has the place already lacks something of the log.
+async fn whole<D: BlockDevice + Clone + 'static>(log: &Log<D>, new: &str) -> Result<(), Failed> {
+    let parts = log.one_copy().await.map_err(|e| (in_words(&e), log_code(&e)))?;
+    match parts.first() {
+        None => Ok(()),
+        Some(part) => Err((
+            format!(
+                "{new} has the place already, and not everything: {part}: --force writes all of it \
+                 anew"
+            ),
+            out::FAILED,
+        )),
+    }
+}
+
 fn try_replace(arguments: &ReplaceArguments) -> Result<ReplaceReport, Failed> {
     let usage = |why| (why, out::USAGE);
     let failed = |why: String| (why, out::FAILED);
     let (path, name) = (&arguments.log, arguments.log.display().to_string());
     let (lost, new) = (absolute(&arguments.lost), absolute(&arguments.new));
-    let new_name = new.display().to_string();
+    let (new_name, new_path) = (new.display().to_string(), new.clone());
     let before = Description::lasting(path).map_err(usage)?;
     let replaced = before.replaced(&lost, &new);
     let known = replaced.map_err(|why| usage(format!("{name}: {why}")))?;
@@ -147,10 +181,21 @@ fn try_replace(arguments: &ReplaceArguments) -> Result<ReplaceReport, Failed> {
         let at = devices.iter().position(|device| device.name == new_name);
         let at = at.ok_or_else(|| usage(format!("{new_name}: name a device that is there")))?;
         let new = devices.remove(at);
+        if devices.is_empty() {
+            return Err(usage(match before.copies < 2 {
+                true => ONE_COPY.to_string(),
+                false => format!(
+                    "{name}: no other device of the log is there from which {new_name} could get \
+                     what the log has"
+                ),
+            }));
+        }
+        // The description may name the devices in any order.
+        let index = missing(&devices).await.unwrap_or(index);
         let place = Log::place_of(&devices, &new).await.map_err(|e| failed(in_words(e)))?;
         let copied = match place {
             None => true,
-            Some(place) if place == index => false,
+            Some(place) if place == index => force || lost == new_path,
             Some(place) => {
                 let why = format!("{new_name} is device {place} of the log already: name another");
                 return Err(usage(why));
@@ -162,18 +207,23 @@ fn try_replace(arguments: &ReplaceArguments) -> Result<ReplaceReport, Failed> {
         if !copied {
             devices.push(new.clone());
         }
-        let options = OpenOptions { degraded: copied, ..before.open_options() };
-        let opened = Log::open(&rt, devices, options).await;
-        let log = opened.map_err(|e| match e {
+        let refused = |e| match e {
             OpenError::Missing { .. } if before.copies < 2 => usage(ONE_COPY.to_string()),
             e => (in_words(&e), open_code(&e)),
-        })?;
+        };
+        // What is refused changes nothing: the lost device may be well.
+        let options = OpenOptions { degraded: copied, ..before.open_options() };
+        let reading = OpenOptions { read_only: true, ..options.clone() };
+        let mut log = Log::open(&rt, devices.clone(), reading).await.map_err(refused)?;
         if copied {
+            let can = log.can_replace(index, &new, force).await;
+            can.map_err(|e| (in_words_of_replace(&e), open_code(&e)))?;
+            log.close().await.map_err(|e| failed(in_words(e)))?;
+            log = Log::open(&rt, devices, options).await.map_err(refused)?;
             let replaced = log.replace(index, new, force).await;
-            replaced.map_err(|e| {
-                let code = log_code(&e);
-                (in_words_of_replace(e), code)
-            })?;
+            replaced.map_err(|e| (in_words_of_replace(&e), log_code(&e)))?;
+        } else {
+            whole(&log, &new_name).await?;
         }
         let (first, end) = (log.first().0, log.end().0);
         log.close().await.map_err(|e| failed(in_words(e)))?;

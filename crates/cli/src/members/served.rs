@@ -6,12 +6,12 @@
 
 use super::description::{ONE_COPY, Replaced};
 use super::devices::{Members, name_of, open_another};
-use super::{Description, Member, in_words_of_replace};
+use super::{Description, Member, absolute, in_words_of_replace};
 use crate::out;
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use tantalum_export::control::{Kind, Refusal, ReplaceReport};
-use tantalum_log::{DeviceHealth, LogError, LogStats, LogVolume, ReplaceError};
+use tantalum_log::{DeviceHealth, DeviceStats, LogError, LogStats, LogVolume, ReplaceError};
 use tantalum_nand::Opening;
 use tantalum_rt::Rt;
 use tantalum_rt::sync::Mutex;
@@ -73,25 +73,34 @@ impl ServedLog {
             return Err(invalid(ONE_COPY.to_string()));
         }
         let known = self.description.borrow().replaced(lost, new);
-        let Replaced { of: description, index, unknown } = known.map_err(invalid)?;
+        let Replaced { of: description, index: position, unknown } = known.map_err(invalid)?;
         let text = description.text().map_err(invalid)?;
         let sink = out::Sink::open(&self.at).map_err(invalid)?;
         let off = || failed(ReplaceError::Off.to_string());
         let stats = self.volume.log_stats().ok_or_else(off)?;
         let place = description.paths().count();
-        let has_it = |stats: &LogStats| {
-            let device = stats.devices.get(index);
-            device.is_some_and(|device| {
-                device.name == name_of(new, place) && device.health == DeviceHealth::Present
-            })
-        };
-        let copied = !has_it(&stats);
+        let is_new = |device: &DeviceStats| device.name == name_of(new, place);
+        let takes_part = |d: &DeviceStats| is_new(d) && d.health == DeviceHealth::Present;
+        // It has a place, and not since the description says so.
+        let described = self.description.borrow().paths().any(|path| absolute(path) == new);
+        let is_done = unknown.is_some() || !described;
+        let copied = !(is_done && stats.devices.iter().any(takes_part));
         if let (Some(unknown), true) = (unknown, copied) {
             return Err(invalid(unknown));
         }
         let stats = match copied {
             false => stats,
-            true => self.put(&description, index, place, force).await?,
+            true => {
+                let index = of_log(&stats, &name_of(lost, position)).unwrap_or(position);
+                let takes_part = |d: &DeviceStats| d.health == DeviceHealth::Present;
+                if stats.devices.get(index).is_some_and(takes_part) {
+                    let why = format!(
+                        "device {index}: only a device that is lost to the log can be replaced"
+                    );
+                    return Err(invalid(why));
+                }
+                self.put(&description, (position, index), place, force).await?
+            }
         };
         let written = sink.try_put(&text);
         written.map_err(|e| {
@@ -107,12 +116,12 @@ impl ServedLog {
     async fn put(
         &self,
         description: &Description,
-        index: usize,
+        (position, index): (usize, usize),
         place: usize,
         force: bool,
     ) -> Result<LogStats, Refusal> {
-        let new = &description.devices[index];
-        let others = description.paths().enumerate().filter(|(at, _)| *at != index);
+        let new = &description.devices[position];
+        let others = description.paths().enumerate().filter(|(at, _)| *at != position);
         let others = others.map(|(_, path)| path);
         let opened = open_another(&self.rt, new, place, others, self.opening);
         let (name, member) = opened.map_err(|why| Refusal::new(Kind::Device, why))?;
@@ -130,6 +139,16 @@ impl ServedLog {
             }
         }
     }
+}
+
+/// The index in the log of the device of this name, or of the only one that was never opened. (The
+/// description may name the devices in any order.) `None` if that is not known.
+fn of_log(stats: &LogStats, name: &str) -> Option<usize> {
+    let mut devices = stats.devices.iter();
+    let named = devices.clone().find(|device| device.name == name);
+    let mut nameless = devices.by_ref().filter(|device| device.name.is_empty());
+    let only = nameless.next().filter(|_| nameless.next().is_none());
+    named.or(only).map(|device| device.index)
 }
 
 fn refusal(error: &ReplaceError) -> Refusal {

@@ -1,7 +1,7 @@
 //! Making and starting a volume on devices that have power.
 //!
-//! 1. While the label of the backing does not fit the log, nothing of the backing is changed, and
-//!    no checkpoint moves.
+//! 1. While the label of the backing does not fit the log, nothing is changed, of the backing or of
+//!    the log.
 //! 2. What the log has since its checkpoint is put into memory, in its order, as if it had just
 //!    been written. Only if memory is smaller than it was, some of it is destaged meanwhile.
 //! 3. Each start begins two generations, since a label may be one ahead of its log. So a copy of
@@ -16,7 +16,7 @@ use crate::volume::entry::{Entry, record_bytes};
 use crate::volume::error::VolumeError;
 use crate::volume::label::{self, Found, Label, LogSide};
 use crate::volume::options::VolumeOptions;
-use crate::{CreateOptions, Log, LogDevice, OpenOptions, WhenFull};
+use crate::{CreateOptions, DeviceDescription, Log, LogDevice, Lsn, OpenOptions, WhenFull};
 use tantalum_device::{BlockDevice, Caps, Payload};
 use tantalum_rt::Rt;
 
@@ -146,23 +146,42 @@ pub(crate) async fn open<L: BlockDevice + Clone + 'static, B: BlockDevice>(
     let caps = caps(backing.caps(), options)?;
     let log_options = log_options(options);
     let salvage = salvage || log_options.salvage;
+    // Opening a log changes it, and salvage loses what is behind a damage: not for a wrong backing.
+    let failed = |error| VolumeError::Backing { backing: options.backing_name.clone(), error };
+    let found = label::find(&backing, caps.blocks).await.map_err(failed)?;
+    if let Some(side) = side_of(&devices).await {
+        label::check(found, &options.backing_name, &caps, side)?;
+    }
     let log = Log::open(rt, devices, OpenOptions { salvage, ..log_options }).await?;
     check_room(&log, options)?;
     let core = Core::new(rt, log, backing, caps, options.clone());
-    let found = label::find(&core.backing, caps.blocks).await;
     let side = LogSide {
         identity: core.identity,
         number: core.log.checkpoint_number(),
         first: core.log.first(),
         end: core.log.end(),
     };
-    let found = found.map_err(|e| core.backing_failed(e))?;
     label::check(found, &options.backing_name, &caps, side)?;
     for _ in 0..2 {
         core.publish(core.log.first()).await?;
     }
     replay(&core).await?;
     Ok(core)
+}
+
+/// What the devices say of their log, as far as a label is held to it; `None` if they are not of one
+/// log, or say nothing: opening the log tells.
+async fn side_of<L: BlockDevice>(devices: &[LogDevice<L>]) -> Option<LogSide> {
+    let mut all = Vec::new();
+    for device in devices {
+        all.extend(DeviceDescription::read(device).await);
+    }
+    let identity = all.first()?.log;
+    let newest = all.iter().filter_map(|d| d.state.as_ref()).max_by_key(|s| s.generation)?;
+    let (number, first) = (newest.number, newest.checkpoint);
+    // Where the log ends is not known yet.
+    let side = LogSide { identity, number, first, end: Lsn(u64::MAX) };
+    all.iter().all(|d| d.log == identity).then_some(side)
 }
 
 async fn replay<L: BlockDevice + Clone + 'static, B: BlockDevice>(

@@ -4,7 +4,9 @@ use crate::rig::{BLOCK, BLOCKS, Boxes, Shape, Volume, backing, ram, read, with, 
 use tantalum_device::{
     Ack, Block, BlockDevice, Caps, Data, Durability, Payload, PowerCycle, RamDevice, RamOptions,
 };
-use tantalum_log::{CreateOptions, LogVolume, VolumeError, VolumeOptions};
+use tantalum_log::{
+    CreateOptions, DeviceDescription, LogDevice, LogVolume, VolumeError, VolumeOptions,
+};
 use tantalum_rt::{Nanos, Rt};
 
 async fn fresh(rt: &Rt, shape: &Shape) -> Boxes {
@@ -31,12 +33,25 @@ async fn refusal(volume: &Volume) -> VolumeError {
     why
 }
 
+/// The newest state on each device.
+async fn generations(boxes: &Boxes) -> Vec<u64> {
+    let mut all = Vec::new();
+    for device in &boxes.array {
+        device.power_on().await.unwrap();
+        let device = LogDevice::new("a device", device.device());
+        all.push(DeviceDescription::read(&device).await.unwrap().state.unwrap().generation);
+    }
+    boxes.array.iter().for_each(PowerCycle::cut);
+    all
+}
+
 #[test]
 fn a_backing_of_another_log_or_of_none_is_refused() {
     with(7, |rt| async move {
         let shape = Shape::volatile(2);
         let (ours, theirs) = (fresh(&rt, &shape).await, fresh(&rt, &shape).await);
         live(&ours.volume(&rt, &shape), 1).await;
+        let before = generations(&ours).await;
         let mixed = Boxes { backing: theirs.backing.clone(), ..ours.clone() };
         let why = refusal(&mixed.volume(&rt, &shape)).await;
         let VolumeError::OtherLog { other, log, .. } = &why else { panic!("{why}") };
@@ -50,7 +65,9 @@ fn a_backing_of_another_log_or_of_none_is_refused() {
         let larger = ram(&rt, "larger", 200, Ack::Volatile);
         let larger = Boxes { backing: larger, ..ours.clone() };
         assert!(matches!(refusal(&larger.volume(&rt, &shape)).await, VolumeError::NoLabel { .. }));
-        // What was refused changed nothing.
+        // What was refused changed nothing. Once the log was opened before, and salvaged if that was
+        // wanted.
+        assert_eq!(generations(&ours).await, before);
         live(&ours.volume(&rt, &shape), 2).await;
         live(&theirs.volume(&rt, &shape), 2).await;
     });
