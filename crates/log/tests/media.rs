@@ -20,9 +20,8 @@ fn the_corpus_of_the_fuzz_target_passes() {
     }
 }
 
+// As many cases as `PROPTEST_CASES` says.
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
-
     #[test]
     fn whatever_is_changed_is_refused_or_a_prefix(
         input in proptest::collection::vec(any::<u8>(), 1..200),

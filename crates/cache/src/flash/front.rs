@@ -40,6 +40,11 @@ pub(crate) struct Leaving {
     pub cleans: bool,
 }
 
+/// Whether the page of the second lies right behind that of the first.
+fn is_followed(first: &Leaving, second: &Leaving) -> bool {
+    first.page.checked_add(1) == Some(second.page)
+}
+
 /// What becomes of a batch.
 #[derive(Default)]
 struct Verdict {
@@ -317,8 +322,7 @@ impl<F: BlockDevice, S: SlowStore> Core<F, S> {
         longest: usize,
         bytes: impl Fn(Place) -> &'a [u8] + Copy,
     ) -> (Vec<Leaving>, Option<IoError>) {
-        let next = |a: &Leaving, b: &Leaving| a.page + 1 == b.page;
-        let runs = pages.chunk_by(next).flat_map(|run| run.chunks(longest));
+        let runs = pages.chunk_by(is_followed).flat_map(|run| run.chunks(longest));
         let runs = RefCell::new(runs);
         let failed = RefCell::new((Vec::new(), None));
         let lane = || async {
@@ -346,7 +350,7 @@ impl<F: BlockDevice, S: SlowStore> Core<F, S> {
         }
         let wanted: Vec<Leaving> =
             run.iter().filter(|leaving| self.is_wanted(leaving)).copied().collect();
-        for side_by_side in wanted.chunk_by(|a, b| a.page + 1 == b.page) {
+        for side_by_side in wanted.chunk_by(is_followed) {
             let data: Vec<u8> = side_by_side.iter().flat_map(|l| bytes(l.place)).copied().collect();
             self.slow.write(side_by_side[0].page, &data).await?;
             side_by_side.iter().for_each(|l| self.pending.wrote(l.page, l.place));

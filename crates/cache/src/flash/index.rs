@@ -83,7 +83,7 @@ impl Index {
         let tombstone = Tombstone { first, count, before: batch.frames.len() as u32 };
         batch.tombstones.push(tombstone);
         if count <= self.valid.len() as u64 {
-            (first..first + count).for_each(|page| self.remove(page));
+            (first..first.saturating_add(count)).for_each(|page| self.remove(page));
         } else {
             let dirty = &mut self.dirty;
             let (batches, base) = (&self.batches, self.first);

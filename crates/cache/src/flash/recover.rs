@@ -68,11 +68,10 @@ impl<F: BlockDevice> Restart<'_, F> {
             let found = self.medium.read_segment(slot).await.map_err(flash)?;
             self.stats.bytes += layout.segment_bytes() as u64;
             let fits = |s: &Segment| {
-                let batches = layout.batches_of(s.number);
                 s.number % u64::from(layout.segments) == slot
                     && s.epoch <= self.superblock.epoch
-                    && batches.start <= s.first
-                    && s.end() <= batches.end
+                    && s.number <= layout.segment_of(s.first)
+                    && s.end() <= layout.batches_of(s.number).end
                     && s.front <= s.end()
             };
             segments.extend(found.filter(fits));
@@ -118,6 +117,16 @@ impl<F: BlockDevice> Restart<'_, F> {
             }
             rear += 1;
         }
+        // A ring never holds more than its slots. A forged piece may say otherwise.
+        let layout = self.medium.layout();
+        let slots = layout.older.map_or(0, |older| older.batches).max(layout.batches);
+        let least = rear.saturating_sub(slots.into());
+        if front < least {
+            if self.superblock.mode == Mode::Back {
+                return Err(OpenError::Damaged { batch: front, at: layout.batch_at(front) });
+            }
+            front = least;
+        }
         let mut known: BTreeMap<u64, SegmentBatch> = BTreeMap::new();
         for segment in segments {
             known.extend((segment.first..).zip(segment.batches));
@@ -127,7 +136,6 @@ impl<F: BlockDevice> Restart<'_, F> {
             if known.contains_key(&batch) {
                 continue;
             }
-            let layout = self.medium.layout();
             if planted!(OneSegmentRescanned) && layout.segment_of(batch) < layout.segment_of(rear) {
                 known.insert(batch, SegmentBatch::default());
                 continue;

@@ -139,6 +139,16 @@ impl<D: BlockDevice> DeviceStore<D> {
         first + page * u64::from(self.page)
     }
 
+    /// Where so many bytes of pages begin, as they are in memory. Pages that the store has not, which
+    /// a damaged cache may name, are refused: behind the last one may be the label.
+    fn place(&self, first: u64, bytes: usize) -> Result<u64, IoError> {
+        let count = (bytes / self.on().memory(self.page.into())) as u64;
+        match first.checked_add(count).is_some_and(|end| end <= self.pages()) {
+            true => Ok(self.byte(first)),
+            false => Err(IoError::Invalid("the slow store has no such page")),
+        }
+    }
+
     /// Where a page begins.
     pub(crate) fn block(&self, page: u64) -> Block {
         Block(self.byte(page) / u64::from(self.device.caps().block_size))
@@ -151,15 +161,15 @@ impl<D: BlockDevice> SlowStore for DeviceStore<D> {
     }
 
     async fn read(&self, page: u64, buf: &mut [u8]) -> Result<(), IoError> {
-        self.on().read_pages(self.byte(page), buf).await
+        self.on().read_pages(self.place(page, buf.len())?, buf).await
     }
 
     async fn write(&self, first: u64, data: &[u8]) -> Result<(), IoError> {
-        self.on().write_pages(self.byte(first), data).await
+        self.on().write_pages(self.place(first, data.len())?, data).await
     }
 
     async fn write_durably(&self, page: u64, data: &[u8]) -> Result<(), IoError> {
-        self.on().write_pages_durably(self.byte(page), data).await
+        self.on().write_pages_durably(self.place(page, data.len())?, data).await
     }
 
     async fn flush(&self) -> Result<(), IoError> {
@@ -179,5 +189,40 @@ impl<D: BlockDevice> SlowStore for DeviceStore<D> {
 
     async fn write_label(&self, at: u64, label: &[u8]) -> Result<(), IoError> {
         write_head(&self.on(), self.label_at() + at, label).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tantalum_device::{Caps, Data, Durability, Payload, PowerCycle, RamDevice, RamOptions};
+    use tantalum_rt::Runtime;
+
+    #[test]
+    fn what_is_behind_the_last_page_is_not_touched() {
+        let mut runtime = Runtime::virtual_time(1);
+        let rt = runtime.handle();
+        let task = async move {
+            let device =
+                RamDevice::new(&rt, RamOptions::new(Caps::power_safe(512, Payload::Bytes)));
+            let at = |store: &DeviceStore<_>| Block(store.label_at() / 4096);
+            for adopts in [false, true] {
+                let store = DeviceStore::placed(device.device(), 4096, Beside::default(), adopts)
+                    .expect("it suits");
+                let label = Data::Bytes(&[7; 4096]);
+                store.device().write(at(&store), label, Durability::Normal).await.expect("RAM");
+                let (pages, mut bytes) = (store.pages(), vec![0; 8192]);
+                for first in [pages, pages - 1, u64::MAX / 4096, u64::MAX] {
+                    assert!(store.write(first, &bytes).await.is_err(), "{first}");
+                    assert!(store.read(first, &mut bytes).await.is_err(), "{first}");
+                }
+                assert!(store.write_durably(pages, &bytes[..4096]).await.is_err());
+                assert!(store.write(pages - 2, &bytes).await.is_ok());
+                let mut found = vec![0; 4096];
+                assert!(store.read_label(&mut found).await.expect("RAM"));
+                assert_eq!(found, [7; 4096]);
+            }
+        };
+        runtime.block_on(task).expect("it ends");
     }
 }

@@ -9,6 +9,10 @@ pub(crate) const COPIES: [u64; 2] = [0, 16384];
 /// Bytes of a superblock or label.
 pub(crate) const HEAD_BYTES: usize = 512;
 
+/// Generations, epochs and batches are below this: they count up by few, from 1. So what is valid
+/// can be added to without overflow.
+pub(super) const COUNT_END: u64 = 1 << 62;
+
 /// An identity of 16 bytes.
 pub type Uuid = [u8; 16];
 

@@ -17,7 +17,7 @@
 //!    whose versions never count again.
 
 use super::bytes::{
-    Found, HEAD_BYTES, Uuid, VERSION, begin_head, number, open_head, put, seal, uuid,
+    COUNT_END, Found, HEAD_BYTES, Uuid, VERSION, begin_head, number, open_head, put, seal, uuid,
 };
 use super::mode::Mode;
 
@@ -75,14 +75,11 @@ impl Label {
             _ => return Found::Damaged,
         };
         let Some(mode) = Mode::of_code(b[64]) else { return Found::Damaged };
-        Found::Good(Label {
-            cache: uuid(b, 16),
-            slow: uuid(b, 32),
-            generation: number::<8>(b, 48),
-            epoch: number::<8>(b, 56),
-            mode,
-            state,
-        })
+        let (generation, epoch) = (number::<8>(b, 48), number::<8>(b, 56));
+        if generation.max(epoch) >= COUNT_END {
+            return Found::Damaged;
+        }
+        Found::Good(Label { cache: uuid(b, 16), slow: uuid(b, 32), generation, epoch, mode, state })
     }
 }
 

@@ -19,7 +19,7 @@
 //! 2. An entry that is not dirty here was on the slow store, durably, before the segment was
 //!    written.
 
-use super::bytes::{is_sealed, number, put, seal};
+use super::bytes::{COUNT_END, is_sealed, number, put, seal};
 use super::descriptor::{ENTRY, Frame, Tombstone};
 
 const HEAD: usize = 64;
@@ -105,8 +105,9 @@ impl Segment {
             front: number::<8>(b, 40),
             batches,
         };
-        let sane = found.first.checked_add(found.batches.len() as u64).is_some();
-        (rest.is_empty() && sane).then_some(found)
+        let counts = [found.number, found.epoch, found.first, found.front];
+        let sane = rest.is_empty() && counts.iter().all(|n| *n < COUNT_END);
+        sane.then_some(found)
     }
 }
 
@@ -139,7 +140,7 @@ mod tests {
             }
         });
         let batches = proptest::collection::vec(batch, 0..6);
-        (batches, any::<u64>(), any::<u64>(), 0..1000u64, 0..1000u64).prop_map(
+        (batches, 0..COUNT_END, 0..COUNT_END, 0..1000u64, 0..1000u64).prop_map(
             |(batches, number, epoch, first, front)| Segment {
                 number,
                 epoch,

@@ -27,7 +27,8 @@
 //! 4. With the clean mark the segments hold the whole directory from the front to the rear.
 
 use super::bytes::{
-    COPIES, Found, HEAD_BYTES, Uuid, VERSION, begin_head, number, open_head, put, seal, uuid,
+    COPIES, COUNT_END, Found, HEAD_BYTES, Uuid, VERSION, begin_head, number, open_head, put, seal,
+    uuid,
 };
 use super::layout::{Layout, Older};
 use super::mode::Mode;
@@ -126,7 +127,8 @@ impl Superblock {
     }
 
     fn makes_sense(&self) -> bool {
-        let ring = 0 < self.front && self.front <= self.rear && self.rear < u64::MAX / 2;
+        let counts = [self.generation, self.epoch, self.rear].iter().all(|n| *n < COUNT_END);
+        let ring = counts && 0 < self.front && self.front <= self.rear;
         let fits = self.layout.makes_sense(self.bytes);
         let from = self.layout.older.map_or(self.front, |_| self.rear);
         ring && fits
