@@ -65,6 +65,19 @@ mod waits {
     #[derive(Default)]
     pub(crate) struct Event {
         wakes: AtomicU32,
+        open: AtomicBool,
+    }
+
+    impl Event {
+        /// Nobody waits for it any more: all that do are about to be woken.
+        pub fn open(&self) {
+            self.open.store(true, Ordering::Release);
+        }
+
+        /// Whether nobody is to wait for it any more.
+        pub fn is_open(&self) -> bool {
+            self.open.load(Ordering::Acquire)
+        }
     }
 
     #[cfg(not(loom))]
@@ -108,12 +121,13 @@ mod waits {
     pub(crate) struct Event {
         wakes: Mutex<u32>,
         changed: Condvar,
+        open: AtomicBool,
     }
 
     #[cfg(loom)]
     impl Default for Event {
         fn default() -> Event {
-            Event { wakes: Mutex::new(0), changed: Condvar::new() }
+            Event { wakes: Mutex::new(0), changed: Condvar::new(), open: AtomicBool::new(false) }
         }
     }
 

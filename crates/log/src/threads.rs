@@ -3,7 +3,9 @@
 //!
 //! 1. A thread that waits for an LSN waits at a gate whose end is at or behind it. A gate opens when
 //!    everything before its end is durable, or the log has ended, in one call for all its threads.
-//!    Threads whose records make one group wait at one gate.
+//!    Threads whose records make one group wait at one gate. If a group ends within a gate, what
+//!    some of its threads wait for is durable before the gate opens. Whoever goes away then may have
+//!    been woken in order to write, and calls another one.
 //! 2. Threads that wait for room take their turn in the order of their arrival.
 //! 3. Whoever changes something takes [`Wakes`] along, and wakes once the lock is free.
 //! 4. The runtime of the log is woken once, until it has looked again.
@@ -224,6 +226,7 @@ impl Threads {
             self.woken += gate.waiting;
             // Whoever minds the time may be among them.
             self.gathering = None;
+            gate.event.open();
             wakes.all.push(gate.event);
         }
     }

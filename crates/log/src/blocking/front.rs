@@ -17,7 +17,7 @@
 use crate::pen::Pen;
 use crate::plan::Order;
 use crate::record::{FRAME, frame};
-use crate::sys::Parker;
+use crate::sys::{Event, Parker};
 use crate::threads::Wakes;
 use crate::works::{Former, Groups, Guard, Shared};
 use crate::{Appended, LogError, Lsn, WhenFull};
@@ -205,11 +205,12 @@ impl Front {
             let durable = works.plan.durable();
             if durable >= lsn {
                 self.shared.publish(durable);
+                leave(works, gate);
                 return Ok(());
             }
             works.threads.check_closed()?;
             if let Some(full) = works.full() {
-                gate.iter().for_each(|event| works.threads.leave(event));
+                leave(works, gate);
                 return Err(full);
             }
             let event = gate.get_or_insert_with(|| {
@@ -226,7 +227,7 @@ impl Front {
                     None => event.wait(seen),
                 }
             }
-            if self.durable() >= lsn {
+            if event.is_open() && self.durable() >= lsn {
                 return Ok(());
             }
             works = self.shared.lock();
@@ -275,6 +276,16 @@ impl Front {
         self.shared.lock().threads.keep(size, bytes);
         Led::Did
     }
+}
+
+/// A thread goes away from a gate. Perhaps it was woken in order to write: then another one is.
+fn leave(mut works: Guard<'_>, gate: Option<Arc<Event>>) {
+    let Some(event) = gate.filter(|event| !event.is_open()) else { return };
+    let mut wakes = Wakes::default();
+    works.threads.leave(&event);
+    works.let_on(&mut wakes);
+    drop(works);
+    wakes.wake();
 }
 
 /// A write of a thread. However that ends, the plan is told (5).

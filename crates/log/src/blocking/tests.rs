@@ -1,10 +1,12 @@
 //! Threads that write by themselves, to devices that do not do what they should.
 #![allow(clippy::disallowed_methods, reason = "threads are what is tested")]
 
+use super::thread::Lend;
 use super::{BlockingLog, BlockingOptions, files, lend};
 use crate::pen::Pen;
 use crate::{CreateOptions, Log, LogDevice, LogError, Lsn, OpenError, OpenOptions};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
 use tantalum_device::{Ack, Caps, File, Payload, RamDevice, RamOptions};
@@ -67,18 +69,42 @@ fn a_thread_that_panics_while_it_writes_ends_every_wait() {
     assert!(matches!(log.append(b"x"), Err(LogError::Failed(_))));
 }
 
-static HOLD: AtomicBool = AtomicBool::new(false);
-static HELD: AtomicBool = AtomicBool::new(false);
-static LET_GO: AtomicBool = AtomicBool::new(false);
+/// A write that is held up.
+struct Hold {
+    next: AtomicBool,
+    held: AtomicBool,
+    let_go: AtomicBool,
+}
+
+impl Hold {
+    const fn new() -> Hold {
+        let no = AtomicBool::new;
+        Hold { next: no(false), held: no(false), let_go: no(false) }
+    }
+
+    fn next(&self) {
+        self.next.store(true, Ordering::Release);
+    }
+
+    fn until_held(&self) {
+        while !self.held.load(Ordering::Acquire) {
+            thread::yield_now();
+        }
+    }
+
+    fn let_go(&self) {
+        self.let_go.store(true, Ordering::Release);
+    }
+}
 
 /// Writes to a file, but for one write that is held up.
-struct Slow(Box<dyn Pen>);
+struct Slow(Box<dyn Pen>, &'static Hold);
 
 impl Pen for Slow {
     fn write(&self, unit: u64, bytes: &AlignedBuf) -> bool {
-        if HOLD.swap(false, Ordering::AcqRel) {
-            HELD.store(true, Ordering::Release);
-            while !LET_GO.load(Ordering::Acquire) {
+        if self.1.next.swap(false, Ordering::AcqRel) {
+            self.1.held.store(true, Ordering::Release);
+            while !self.1.let_go.load(Ordering::Acquire) {
                 thread::park_timeout(Duration::from_millis(1));
             }
         }
@@ -86,36 +112,76 @@ impl Pen for Slow {
     }
 }
 
-fn lend_slow(file: &File, unit: u32) -> Option<Box<dyn Pen>> {
-    Some(Box::new(Slow(lend(file, unit)?)))
-}
-
-#[test]
-fn a_thread_that_is_held_up_by_a_device_holds_up_no_other() {
-    let scratch = Scratch::new();
-    let paths = [scratch.path("a"), scratch.path("b")];
-    let open = OpenOptions { stall: Nanos::from_millis(50), ..OpenOptions::default() };
+/// A log on such files.
+fn on_slow_files(
+    scratch: &Scratch,
+    files: &[&str],
+    open: OpenOptions,
+    lend: Lend<File>,
+) -> BlockingLog {
+    let paths: Vec<_> = files.iter().map(|name| scratch.path(name)).collect();
     let mut options = BlockingOptions { open, ..BlockingOptions::default() };
     options.file.buffered = true;
     paths.iter().for_each(|path| BlockingLog::make_file(path, 16 << 20, &options).unwrap());
     BlockingLog::create(&paths, None, &CreateOptions::default(), &options).unwrap();
     let file = options.file.clone();
-    let make = async move |rt: Rt| files(&rt, paths.to_vec(), &file);
-    let log = BlockingLog::start(options, make, lend_slow).unwrap();
+    let make = async move |rt: Rt| super::files(&rt, paths, &file);
+    BlockingLog::start(options, make, lend).unwrap()
+}
+
+#[test]
+fn a_thread_that_is_held_up_by_a_device_holds_up_no_other() {
+    static HOLD: Hold = Hold::new();
+    let scratch = Scratch::new();
+    let open = OpenOptions { stall: Nanos::from_millis(50), ..OpenOptions::default() };
+    let log = on_slow_files(&scratch, &["a", "b"], open, |file, unit| {
+        Some(Box::new(Slow(lend(file, unit)?, &HOLD)))
+    });
     log.commit(b"before").unwrap();
-    HOLD.store(true, Ordering::Release);
+    HOLD.next();
     let other = log.clone();
     let held = thread::spawn(move || other.commit(b"held"));
-    while !HELD.load(Ordering::Acquire) {
-        thread::yield_now();
-    }
+    HOLD.until_held();
     // The runtime writes elsewhere what the other thread does not get done.
     let behind = log.commit(b"behind").unwrap();
     assert!(log.durable() >= behind.end && !held.is_finished());
-    LET_GO.store(true, Ordering::Release);
+    HOLD.let_go();
     assert!(held.join().unwrap().unwrap().end <= behind.lsn);
     let found: Vec<_> = log.read(Lsn::ZERO).unwrap().map(|r| r.unwrap().bytes).collect();
     assert_eq!(found, [&b"before"[..], b"held", b"behind"]);
+}
+
+/// Once the thread that was woken in order to write went away instead, since its record was durable,
+/// and the others waited for ever.
+#[test]
+fn threads_go_on_where_a_group_ends_among_those_that_wait_together() {
+    static HOLD: Hold = Hold::new();
+    let scratch = Scratch::new();
+    let open = OpenOptions { group_bytes: 16 << 10, ..OpenOptions::default() };
+    let log = on_slow_files(&scratch, &["a"], open, |file, unit| {
+        Some(Box::new(Slow(lend(file, unit)?, &HOLD)))
+    });
+    HOLD.next();
+    let (done, ended) = channel();
+    // None commits twice, so none comes back to write for the others.
+    let commit = |number: u8| {
+        let (log, done) = (log.clone(), done.clone());
+        thread::spawn(move || done.send(log.commit(&[number; 1000]).map(drop)))
+    };
+    let first = commit(0);
+    HOLD.until_held();
+    let others: Vec<_> = (1..80).map(commit).collect();
+    while log.end().since(Lsn::ZERO) < 80 * 1000 {
+        thread::yield_now();
+    }
+    // All of them wait.
+    thread::sleep(Duration::from_millis(50));
+    HOLD.let_go();
+    for number in 0..80 {
+        let ended = ended.recv_timeout(Duration::from_secs(30));
+        ended.unwrap_or_else(|_| panic!("nobody writes for {} threads", 80 - number)).unwrap();
+    }
+    others.into_iter().chain([first]).for_each(|t| t.join().unwrap().unwrap());
 }
 
 /// Pens that were made, and writes with the second one.
