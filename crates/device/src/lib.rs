@@ -64,6 +64,7 @@
 //! assert!(blocks[1] == 22 || blocks[1] == 0);
 //! ```
 
+mod blank;
 mod bus;
 mod contract;
 mod data;
@@ -86,6 +87,7 @@ mod ram;
 mod sampled;
 mod stats;
 
+pub use blank::first_mark;
 pub use bus::Bus;
 pub use contract::{
     Ack, Allocation, AtomicError, Block, BlockDevice, Blocks, Caps, Durability, Extent, GroupLimit,

@@ -1,7 +1,8 @@
 //! Making a log: what each device is, and how it is divided.
 //!
 //! 1. All checks come first. While one fails nothing is written.
-//! 2. A device gets its state before its superblocks: what has a superblock has a state.
+//! 2. A device gets its superblocks before its state: what has states and no superblock was damaged.
+//! 3. A device is blank if nothing is where something would have its marks ([`first_mark`]).
 
 use crate::error::SEE_TO_IT;
 use crate::format::payload;
@@ -13,7 +14,7 @@ use crate::superblock::{
 };
 use crate::{Lsn, OpenError};
 use crc32c::crc32c;
-use tantalum_device::{BlockDevice, Payload};
+use tantalum_device::{BlockDevice, Payload, first_mark};
 use tantalum_rt::{Rt, mix64};
 
 /// Units in a section, at least.
@@ -187,7 +188,7 @@ pub(crate) fn check_blocks(name: &str, block: u32, unit: u32) -> Result<(), Open
     })
 }
 
-/// Whether there is nothing on the device. Returns a few bytes that stand for what is there.
+/// Whether there is nothing on the device (3). Returns a few bytes that stand for what is there.
 pub(crate) async fn check_blank<D: BlockDevice>(
     device: &LogDevice<D>,
     force: bool,
@@ -200,7 +201,7 @@ pub(crate) async fn check_blank<D: BlockDevice>(
     }
     let found = read_head(&device.device, 0, AREAS as usize).await;
     let found = found.map_err(|e| io(device, e))?;
-    let first = found.iter().position(|b| *b != 0);
+    let first = first_mark(&device.device).await.map_err(|e| io(device, e))?;
     let has_state = SLOTS.iter().any(|slot| State::decode(&found[*slot as usize..]).is_some());
     let what = match (Superblock::decode(&found), first) {
         (FoundSuper::Good(_) | FoundSuper::Newer(_), _) => "a log".to_string(),
@@ -254,7 +255,7 @@ pub(crate) fn divide(
     Ok(Superblock { section_units, main_sections, second_sections, ..superblock })
 }
 
-/// Writes state and superblocks.
+/// Writes superblocks and state, in this order (2).
 pub(crate) async fn install<D: BlockDevice>(
     device: &LogDevice<D>,
     superblock: &Superblock,
@@ -262,18 +263,18 @@ pub(crate) async fn install<D: BlockDevice>(
 ) -> Result<(), tantalum_device::IoError> {
     let d = &device.device;
     let block = d.caps().block_size;
-    // What an earlier log has there must not count, in whichever slot it is.
+    // What an earlier log has there must not count, in whichever slot it is. Its superblocks say
+    // until the end that something is there, though a cut comes.
     let zeros = vec![0; block as usize];
-    for at in COPIES.into_iter().chain(SLOTS) {
+    for at in SLOTS {
         write_head(d, at, &zeros).await?;
     }
-    write_head(d, state.slot(), &state.encode(block)).await?;
     let mut bytes = superblock.encode().to_vec();
     bytes.resize(bytes.len().next_multiple_of(block as usize), 0);
     for at in COPIES {
         write_head(d, at, &bytes).await?;
     }
-    Ok(())
+    write_head(d, state.slot(), &state.encode(block)).await
 }
 
 /// The superblock of a device. Where it is gone and a state of a log is there, it is damaged.

@@ -4,7 +4,7 @@ use crate::create::{find, io};
 use crate::member::read_head;
 use crate::options::LogDevice;
 use crate::state::{SLOTS, Standing, State};
-use crate::superblock::{AREAS, FoundSuper, Superblock, UNIT_MAX, Uuid};
+use crate::superblock::{self, AREAS, COPIES, FoundSuper, Superblock, UNIT_MAX};
 use crate::{Lsn, OpenError, Role};
 use tantalum_device::BlockDevice;
 
@@ -103,9 +103,10 @@ async fn head<D: BlockDevice>(
 }
 
 /// Whether what is on the device was made for this log and has never taken part in it: it was to take
-/// the place of a lost one, and that came to nothing. Perhaps it has no superblock yet.
+/// the place of a lost one, and that came to nothing. It has no state that names it, and without a
+/// whole superblock no state at all (`create.rs`, 2).
 pub(crate) async fn is_left_over<D: BlockDevice>(
-    log: &Uuid,
+    log: &State,
     device: &LogDevice<D>,
 ) -> Result<bool, OpenError> {
     if device.device.caps().bytes() < AREAS {
@@ -114,18 +115,21 @@ pub(crate) async fn is_left_over<D: BlockDevice>(
     match find(&device.device).await.map_err(|e| io(device, e))? {
         FoundSuper::Good(_) => {
             let (superblock, states) = head(device).await?;
-            let lists = |s: &State| s.devices.iter().any(|(uuid, _)| *uuid == superblock.device);
-            Ok(superblock.set == *log && !states.is_empty() && !states.iter().any(lists))
+            let names = |s: &State| s.devices.iter().any(|(uuid, _)| *uuid == superblock.device);
+            Ok(superblock.set == log.set && !names(log) && !states.iter().any(names))
         }
-        // (A state without a superblock is found as damage.)
         FoundSuper::Nothing | FoundSuper::Damaged => {
             let bytes = read_head(&device.device, 0, AREAS as usize).await;
-            let bytes = bytes.map_err(|e| io(device, e))?;
-            let (before, slots) = bytes.split_at(SLOTS[0] as usize);
-            let zeros = |bytes: &[u8]| bytes.iter().all(|b| *b == 0);
-            let is_of_log = |slot: &[u8]| zeros(slot) || State::begins(slot, log);
-            let (even, odd) = slots.split_at((SLOTS[1] - SLOTS[0]) as usize);
-            Ok(zeros(before) && is_of_log(even) && is_of_log(odd))
+            let mut bytes = bytes.map_err(|e| io(device, e))?;
+            let mut begins = false;
+            for copy in COPIES {
+                let copy = &mut bytes[copy as usize..][..superblock::BYTES];
+                if Superblock::begins(copy, &log.set) {
+                    begins = true;
+                    copy.fill(0);
+                }
+            }
+            Ok(begins && bytes.iter().all(|b| *b == 0))
         }
         FoundSuper::Newer(_) => Ok(false),
     }

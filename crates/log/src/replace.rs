@@ -59,8 +59,9 @@ impl<D: BlockDevice + Clone + 'static> Core<D> {
         device: &LogDevice<D>,
         force: bool,
     ) -> Result<(), OpenError> {
-        self.would_be(index, device, &self.state.borrow().clone())?;
-        let force = force || is_left_over(&self.set, device).await?;
+        let state = self.state.borrow().clone();
+        self.would_be(index, device, &state)?;
+        let force = force || is_left_over(&state, device).await?;
         check_blank(device, force).await.map(|_| ())
     }
 
@@ -71,9 +72,10 @@ impl<D: BlockDevice + Clone + 'static> Core<D> {
         force: bool,
     ) -> Result<(), LogError> {
         self.check_failed()?;
-        self.superblock_for(index, &device, &self.state.borrow())?;
+        let state = self.state.borrow().clone();
+        self.superblock_for(index, &device, &state)?;
         // A disk may take seconds for its first answer.
-        let force = force || is_left_over(&self.set, &device).await?;
+        let force = force || is_left_over(&state, &device).await?;
         check_blank(&device, force).await?;
         let _keeper = self.keeper.lock().await;
         self.check_failed()?;

@@ -186,11 +186,6 @@ impl State {
         epochs && own && !self.devices.is_empty()
     }
 
-    /// Whether a slot begins as a state of this log does, perhaps without being whole.
-    pub fn begins(slot: &[u8], set: &Uuid) -> bool {
-        slot.len() >= HEAD && &slot[..8] == MAGIC && slot[16..32] == *set
-    }
-
     /// The state in a slot, if a whole one is there.
     pub fn decode(slot: &[u8]) -> Option<State> {
         if slot.len() < HEAD || &slot[..8] != MAGIC || number(slot, 8, 4) != u64::from(VERSION) {

@@ -143,6 +143,11 @@ impl Superblock {
         if found.makes_sense() { FoundSuper::Good(found) } else { FoundSuper::Damaged }
     }
 
+    /// Whether bytes begin as a superblock of this log does, perhaps without being whole.
+    pub fn begins(bytes: &[u8], set: &Uuid) -> bool {
+        bytes.len() >= BYTES && &bytes[..8] == MAGIC && bytes[16..32] == *set
+    }
+
     /// Whether a device can look like that.
     fn makes_sense(&self) -> bool {
         let unit = self.unit.is_power_of_two() && (512..=UNIT_MAX).contains(&self.unit);

@@ -13,7 +13,7 @@ use crate::flash::keeper::write_label;
 use crate::flash::medium::{check_device, read_heads, write_heads};
 use crate::flash::options::FormatOptions;
 use crate::flash::slow::{LABEL_BYTES, SlowStore};
-use tantalum_device::{BlockDevice, IoError};
+use tantalum_device::{BlockDevice, IoError, Payload, first_mark};
 use tantalum_rt::{Rt, mix64};
 
 pub(crate) const FLASH: &str = "the flash device";
@@ -48,10 +48,18 @@ fn divide<F: BlockDevice>(flash: &F, options: &FormatOptions) -> Result<Layout, 
     Ok(layout)
 }
 
+/// Whether nothing is on a flash device whose beginning has these bytes: nothing where something
+/// would have its marks ([`first_mark`]). A device of stamps is a model, and has only what is ours.
+pub(crate) async fn is_blank<F: BlockDevice>(flash: &F, heads: &[u8]) -> Result<bool, IoError> {
+    let heads = heads.iter().all(|b| *b == 0);
+    let stamps = flash.caps().payload == Payload::Stamps;
+    Ok(heads && (stamps || first_mark(flash).await?.is_none()))
+}
+
 /// Whether something may be destroyed. Says what there is.
-fn holds(heads: &[u8], label: &[u8]) -> [Option<(&'static str, &'static str)>; 2] {
+fn holds(blank: bool, heads: &[u8], label: &[u8]) -> [Option<(&'static str, &'static str)>; 2] {
     let flash = match decode_newest(heads, Superblock::decode, |s| s.generation) {
-        Found::Nothing if heads.iter().all(|b| *b == 0) => None,
+        Found::Nothing if blank => None,
         Found::Nothing => Some((FLASH, "data")),
         Found::Good(_) | Found::Newer(_) | Found::Damaged => Some((FLASH, "a cache")),
     };
@@ -76,8 +84,9 @@ pub(crate) async fn format<F: BlockDevice, S: SlowStore>(
     let heads = read_heads(&on).await.map_err(io(FLASH))?;
     let mut label = vec![0; LABEL_BYTES];
     let labelled = slow.read_label(&mut label).await.map_err(io(SLOW))?;
+    let blank = options.force || is_blank(flash, &heads).await.map_err(io(FLASH))?;
     if !options.force
-        && let Some((device, what)) = holds(&heads, &label).into_iter().flatten().next()
+        && let Some((device, what)) = holds(blank, &heads, &label).into_iter().flatten().next()
     {
         return Err(OpenError::NotBlank { device, what });
     }

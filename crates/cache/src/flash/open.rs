@@ -9,7 +9,7 @@
 
 use crate::flash::carrier::Carrier;
 use crate::flash::core::{Core, Flushes, Heads, Open, State};
-use crate::flash::create::{FLASH, SLOW, format, io};
+use crate::flash::create::{FLASH, SLOW, format, io, is_blank};
 use crate::flash::error::{CacheError, OpenError};
 use crate::flash::format::Mode;
 use crate::flash::format::{Found, Label, LabelState, Superblock, decode_newest, tag};
@@ -223,7 +223,7 @@ pub(crate) async fn replace<F: BlockDevice, S: SlowStore>(
     let by = check_device(flash)?;
     let on = Carrier { device: flash, by, beside: &options.beside };
     let heads = read_heads(&on).await.map_err(io(FLASH))?;
-    if heads.iter().any(|b| *b != 0) {
+    if !is_blank(flash, &heads).await.map_err(io(FLASH))? {
         return Err(OpenError::NoCache);
     }
     match find_label(slow).await? {

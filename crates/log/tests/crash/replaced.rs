@@ -1,7 +1,7 @@
 //! A lost device is replaced while the log runs.
 
 use crate::running::{Device, commit_many, count, device, make, named, options, power_cycle, run};
-use tantalum_device::CommandKind;
+use tantalum_device::{Block, BlockDevice, CommandKind, Data, DataMut, Durability};
 use tantalum_log::{DeviceHealth, Log, LogDevice, LogError, OpenOptions};
 use tantalum_rt::{Nanos, Rt, first};
 
@@ -155,4 +155,40 @@ fn a_replacement_that_was_cut_is_repeated_as_it_was() {
         }));
     }
     assert!((5..55).contains(&joined), "{joined} of 60");
+}
+
+/// Once a device of the log whose superblocks were zeros was taken for what a replacement that was
+/// cut had left, and was written over.
+#[test]
+fn a_damaged_device_of_the_log_is_not_written_over() {
+    // (Where zeros are written, what is said.)
+    let cases: [(&[u64], &str); 3] = [
+        (&[0, 32], "a log whose superblocks are damaged"),
+        (&[64, 96], "holds a log"),
+        (&[0, 32, 64, 96], "something else"),
+    ];
+    for (zeros, why) in cases {
+        run(async move |rt| {
+            let (devices, log) = without_a_device(&rt).await;
+            let all = async |device: &Device| {
+                let mut bytes = vec![0; 1024 * 512];
+                device.read(Block(0), DataMut::Bytes(&mut bytes)).await.unwrap();
+                bytes
+            };
+            let new = device(&rt, 8);
+            let mut bytes = all(&devices[1]).await;
+            for block in zeros {
+                bytes[*block as usize * 512..][..512].fill(0);
+            }
+            new.write(Block(0), Data::Bytes(&bytes), Durability::Normal).await.unwrap();
+            let could = log.can_replace(0, &only(&new), false).await.unwrap_err();
+            let refused = log.replace(0, only(&new), false).await.unwrap_err();
+            for error in [could.to_string(), refused.to_string()] {
+                assert!(error.contains(why), "{zeros:?}: {error}");
+            }
+            assert!(all(&new).await == bytes, "{zeros:?}: nothing was changed");
+            log.replace(0, only(&new), true).await.unwrap();
+            assert!(!log.stats().degraded);
+        });
+    }
 }
