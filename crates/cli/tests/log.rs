@@ -36,6 +36,9 @@ fn a_served_log_volume_keeps_what_it_acknowledged() {
     let block = [0x5a; 4096];
     Nbd::connect(&socket).expect("a server").write(1, &block).expect("written");
     assert!(log("check", &[&at], 2).1.contains("in use"));
+    assert!(log("inspect", &[&at], 2).1.contains("in use"));
+    let said = log("status", &[&at], 0).0;
+    assert!(said.starts_with("log         log-volume of "), "{said}");
     log("cut", &[&at], 0);
     log("restore", &[&at], 0);
     assert_eq!(Nbd::connect(&socket).expect("a server").read(1).expect("read"), block);
@@ -285,6 +288,7 @@ fn a_drive_is_measured_and_its_preset_runs() {
     let folder = &kept.with_file_name("calibrated");
     std::fs::create_dir_all(folder).expect("a folder");
     let preset = file("calibrated.toml", "");
+    std::fs::remove_file(&preset).expect("removed");
     let words = ["-o", "--size", "16MiB", "--for", "50ms"].map(Path::new);
     let [output, rest @ ..] = words;
     let told = log("calibrate", &[&[folder, output, &preset][..], &rest].concat(), 0).1;

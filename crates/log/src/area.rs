@@ -170,6 +170,11 @@ impl Area {
             .collect()
     }
 
+    /// Whether anything was ever written to it.
+    pub fn is_begun(&self) -> bool {
+        self.current > 0
+    }
+
     /// Sections that may not be begun before the checkpoint moves, and all sections.
     pub fn used(&self, checkpoint: Lsn) -> (u64, u64) {
         let used = self.sections.iter().filter(|s| s.number > 0 && s.end > checkpoint).count();

@@ -21,6 +21,8 @@ use tantalum_rt::{Rt, mix64};
 const SECTION_MIN: u64 = 8;
 /// Sections of a main stream, at least.
 const MAIN_MIN: u64 = 4;
+/// Sizes that are asked for are multiples of it.
+const GRAIN: u64 = 4096;
 /// Bytes of a record at most, on large devices and on small ones, if nobody says how many.
 const RECORD_MOST: u32 = 1 << 20;
 const RECORD_LEAST: u32 = 4 << 10;
@@ -37,19 +39,27 @@ pub async fn create<D: BlockDevice, E: From<OpenError>>(
     array: &[LogDevice<D>],
     archive: Option<&LogDevice<D>>,
     options: &CreateOptions,
-    check: impl FnOnce(&[Superblock]) -> Result<(), E>,
+    check: impl Fn(&[Superblock]) -> Result<(), E>,
 ) -> Result<(), E> {
     let all: Vec<(&LogDevice<D>, Role)> =
         array.iter().map(|d| (d, Role::Array)).chain(archive.map(|d| (d, Role::Archive))).collect();
     check_set(array.len(), &all, options)?;
     let unit = choose_unit(&all, options)?;
+    let made = |set: Uuid, least: u64| -> Result<Vec<Superblock>, E> {
+        let superblocks = superblocks(&all, set, unit, least, options)?;
+        check(&superblocks)?;
+        Ok(superblocks)
+    };
+    if let Err(why) = made([0; 16], 0) {
+        let needed = least_bytes(|least| made([0; 16], least).is_ok());
+        return Err(needed.and_then(|needed| too_small(&all, needed, options)).unwrap_or(why));
+    }
     let mut old = 0;
     for (device, _) in &all {
         old ^= u64::from(check_blank(device, options.force).await?);
     }
     let set = options.identity.unwrap_or_else(|| identity(rt, "log", old));
-    let superblocks = superblocks(&all, set, unit, options)?;
-    check(&superblocks)?;
+    let superblocks = made(set, 0)?;
     let uuids: Vec<Uuid> = superblocks.iter().map(|s| s.device).collect();
     let state = State::first(set, &uuids);
     for ((device, _), superblock) in all.iter().zip(&superblocks) {
@@ -66,11 +76,41 @@ pub async fn create<D: BlockDevice, E: From<OpenError>>(
     Ok(())
 }
 
-/// What each device will be. If nobody says how long records may be, the devices do.
+/// How many bytes each device needs: so many will do.
+fn least_bytes(will_do: impl Fn(u64) -> bool) -> Option<u64> {
+    let mut enough = (AREAS.ilog2()..48).map(|n| 1 << n).find(|bytes| will_do(*bytes))?;
+    let mut less = enough / 2;
+    while enough - less > GRAIN {
+        let middle = (less + (enough - less) / 2).next_multiple_of(GRAIN);
+        if middle < enough && will_do(middle) {
+            enough = middle;
+        } else {
+            less = middle.min(enough - GRAIN);
+        }
+    }
+    Some(enough)
+}
+
+/// That the smallest device lacks some of the bytes that are needed.
+fn too_small<D: BlockDevice, E: From<OpenError>>(
+    all: &[(&LogDevice<D>, Role)],
+    needed: u64,
+    options: &CreateOptions,
+) -> Option<E> {
+    let bytes = |device: &LogDevice<D>| device.device.caps().bytes();
+    let (smallest, _) = all.iter().min_by_key(|(device, _)| bytes(device))?;
+    let or = if options.partitions > 1 { ", or fewer partitions" } else { "" };
+    let (device, bytes) = (smallest.name.clone(), bytes(smallest));
+    (bytes < needed).then(|| OpenError::TooSmall { device, bytes, needed, or }.into())
+}
+
+/// What each device will be, as if it had `least` bytes at least. If nobody says how long records may
+/// be, the devices do.
 fn superblocks<D: BlockDevice>(
     all: &[(&LogDevice<D>, Role)],
     set: Uuid,
     unit: u32,
+    least: u64,
     options: &CreateOptions,
 ) -> Result<Vec<Superblock>, OpenError> {
     let with_limit = |record_limit: u32| -> Result<Vec<Superblock>, OpenError> {
@@ -84,7 +124,7 @@ fn superblocks<D: BlockDevice>(
                 copies: options.copies,
                 partitions: if *role == Role::Archive { 1 } else { options.partitions },
                 unit,
-                bytes: device.device.caps().bytes(),
+                bytes: device.device.caps().bytes().max(least),
                 section_units: 0,
                 main_sections: 0,
                 second_sections: 0,
@@ -237,14 +277,9 @@ pub(crate) fn divide(
     let capacity = main * (section - 1) * payload(superblock.unit) / 4;
     let record = u64::from(superblock.record_limit) + crate::record::FRAME as u64;
     if main < MAIN_MIN || capacity < record {
+        let (device, bytes) = (name.to_string(), superblock.bytes);
         let needed = AREAS + (MAIN_MIN + second).max(least) * SECTION_MIN * unit * partitions;
-        let room = (record * 5).div_ceil(payload(superblock.unit)) * unit * partitions * 2;
-        return Err(OpenError::TooSmall {
-            device: name.to_string(),
-            bytes: superblock.bytes,
-            needed: needed.max(AREAS + if capacity < record { room } else { 0 }),
-            or: ", fewer partitions, or a lower limit of records",
-        });
+        return Err(OpenError::TooSmall { device, bytes, needed, or: "" });
     }
     let (Ok(main_sections), Ok(second_sections)) = (u32::try_from(main), u32::try_from(second))
     else {
@@ -269,38 +304,55 @@ pub(crate) async fn install<D: BlockDevice>(
     for at in SLOTS {
         write_head(d, at, &zeros).await?;
     }
-    let mut bytes = superblock.encode().to_vec();
-    bytes.resize(bytes.len().next_multiple_of(block as usize), 0);
-    for at in COPIES {
-        write_head(d, at, &bytes).await?;
-    }
+    write_copies(d, superblock, &COPIES).await?;
     write_head(d, state.slot(), &state.encode(block)).await
+}
+
+/// Writes copies of a superblock.
+pub(crate) async fn write_copies<D: BlockDevice>(
+    device: &D,
+    superblock: &Superblock,
+    copies: &[u64],
+) -> Result<(), tantalum_device::IoError> {
+    let mut bytes = superblock.encode().to_vec();
+    bytes.resize(bytes.len().next_multiple_of(device.caps().block_size as usize), 0);
+    for at in copies {
+        write_head(device, *at, &bytes).await?;
+    }
+    Ok(())
 }
 
 /// The superblock of a device. Where it is gone and a state of a log is there, it is damaged.
 pub(crate) async fn find<D: BlockDevice>(
     device: &D,
 ) -> Result<FoundSuper, tantalum_device::IoError> {
+    Ok(find_copies(device).await?.0)
+}
+
+/// The same, and where copies lie that are not like it.
+pub(crate) async fn find_copies<D: BlockDevice>(
+    device: &D,
+) -> Result<(FoundSuper, Vec<u64>), tantalum_device::IoError> {
     let mut all = Vec::new();
     for at in COPIES {
-        all.push(Superblock::decode(&read_head(device, at, superblock::BYTES).await?));
+        all.push((Superblock::decode(&read_head(device, at, superblock::BYTES).await?), at));
     }
     // A copy whose version is damaged looks newer than it is: a whole one comes first.
-    let rank = |found: &FoundSuper| match found {
+    let rank = |(found, _): &&(FoundSuper, u64)| match found {
         FoundSuper::Good(_) => 3,
         FoundSuper::Newer(_) => 2,
         FoundSuper::Damaged => 1,
         FoundSuper::Nothing => 0,
     };
-    let found = all.into_iter().max_by_key(rank).unwrap_or(FoundSuper::Nothing);
+    let found = all.iter().max_by_key(rank).map_or(FoundSuper::Nothing, |(found, _)| *found);
     if found == FoundSuper::Nothing {
         for slot in SLOTS {
             if State::decode(&read_head(device, slot, UNIT_MAX as usize).await?).is_some() {
-                return Ok(FoundSuper::Damaged);
+                return Ok((FoundSuper::Damaged, COPIES.to_vec()));
             }
         }
     }
-    Ok(found)
+    Ok((found, all.iter().filter(|(other, _)| *other != found).map(|(_, at)| *at).collect()))
 }
 
 /// An identity that no other log has.

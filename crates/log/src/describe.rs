@@ -1,6 +1,6 @@
 //! What a device says of itself and of its log. Nothing is changed.
 
-use crate::create::{find, io};
+use crate::create::{find, find_copies, io};
 use crate::member::read_head;
 use crate::options::LogDevice;
 use crate::state::{SLOTS, Standing, State};
@@ -29,6 +29,9 @@ pub struct DeviceDescription {
     pub bytes: u64,
     /// Bytes of a record, at most.
     pub record_limit: u32,
+    /// Where one of the two copies of its superblock is damaged, if one is: the other one is used,
+    /// and an opening that writes mends it.
+    pub damaged: Option<u64>,
     /// Its newest state; `None`: none is whole.
     pub state: Option<StateDescription>,
 }
@@ -56,7 +59,7 @@ impl DeviceDescription {
     pub async fn read<D: BlockDevice>(
         device: &LogDevice<D>,
     ) -> Result<DeviceDescription, OpenError> {
-        let (superblock, states) = head(device).await?;
+        let Head { superblock, damaged, states } = head(device).await?;
         let newest = states.into_iter().max_by_key(|s| s.generation);
         Ok(DeviceDescription {
             log: superblock.set,
@@ -68,6 +71,7 @@ impl DeviceDescription {
             unit: superblock.unit,
             bytes: superblock.bytes,
             record_limit: superblock.record_limit,
+            damaged,
             state: newest.map(|s| StateDescription {
                 generation: s.generation,
                 epoch: s.epoch,
@@ -79,15 +83,20 @@ impl DeviceDescription {
     }
 }
 
-/// The superblock of a device, and the states on it.
-async fn head<D: BlockDevice>(
-    device: &LogDevice<D>,
-) -> Result<(Superblock, Vec<State>), OpenError> {
+/// The superblock of a device, where a copy of it is damaged, and the states on the device.
+struct Head {
+    superblock: Superblock,
+    damaged: Option<u64>,
+    states: Vec<State>,
+}
+
+async fn head<D: BlockDevice>(device: &LogDevice<D>) -> Result<Head, OpenError> {
     let name = || device.name.clone();
     if device.device.caps().bytes() < AREAS {
         return Err(OpenError::NoLog(name()));
     }
-    let superblock = match find(&device.device).await.map_err(|e| io(device, e))? {
+    let (found, copies) = find_copies(&device.device).await.map_err(|e| io(device, e))?;
+    let superblock = match found {
         FoundSuper::Good(superblock) => superblock,
         FoundSuper::Newer(version) => return Err(OpenError::Newer { device: name(), version }),
         FoundSuper::Damaged => return Err(OpenError::Superblock(name())),
@@ -99,7 +108,7 @@ async fn head<D: BlockDevice>(
         let state = State::decode(&bytes.map_err(|e| io(device, e))?);
         states.extend(state.filter(|s| s.set == superblock.set));
     }
-    Ok((superblock, states))
+    Ok(Head { superblock, damaged: copies.first().copied(), states })
 }
 
 /// Whether what is on the device was made for this log and has never taken part in it: it was to take
@@ -114,7 +123,7 @@ pub(crate) async fn is_left_over<D: BlockDevice>(
     }
     match find(&device.device).await.map_err(|e| io(device, e))? {
         FoundSuper::Good(_) => {
-            let (superblock, states) = head(device).await?;
+            let Head { superblock, states, .. } = head(device).await?;
             let names = |s: &State| s.devices.iter().any(|(uuid, _)| *uuid == superblock.device);
             Ok(superblock.set == log.set && !names(log) && !states.iter().any(names))
         }
@@ -141,7 +150,7 @@ pub(crate) async fn place_of<D: BlockDevice>(
     others: &[LogDevice<D>],
     device: &LogDevice<D>,
 ) -> Result<Option<usize>, OpenError> {
-    let (superblock, mut states) = match head(device).await {
+    let Head { superblock, mut states, .. } = match head(device).await {
         Err(e @ OpenError::Io { .. }) => return Err(e),
         Err(_) => return Ok(None),
         Ok(head) => head,
@@ -149,12 +158,12 @@ pub(crate) async fn place_of<D: BlockDevice>(
     let mut known_by_others = false;
     for other in others {
         // One that cannot be read says nothing.
-        let Ok((known, more)) = head(other).await else { continue };
-        if known.set != superblock.set {
+        let Ok(known) = head(other).await else { continue };
+        if known.superblock.set != superblock.set {
             return Ok(None);
         }
         known_by_others = true;
-        states.extend(more);
+        states.extend(known.states);
     }
     // Alone it may be of any log.
     if !known_by_others {

@@ -1,6 +1,6 @@
 //! What can go wrong: one line that says what, where, and what to do.
 
-use crate::Lsn;
+use crate::{Lsn, Role};
 use std::fmt;
 use tantalum_device::IoError;
 
@@ -146,6 +146,18 @@ pub enum OpenError {
         /// What was expected.
         expected: u16,
     },
+    /// The device is for something else than is expected.
+    #[error(
+        "{device} is {} of its log, and `expects` says {}: name it as what it is",
+        role(*made),
+        role(other_role(*made))
+    )]
+    Role {
+        /// The device.
+        device: String,
+        /// What it is for.
+        made: Role,
+    },
     /// A device is not there.
     #[error("device {index} of the {devices} of the log is missing: name it too{or}")]
     Missing {
@@ -212,6 +224,20 @@ pub enum OpenError {
     /// A device of a log with copies is of no use.
     #[error("{0}; or open the log without it, with `degraded`")]
     OfNoUse(Box<OpenError>),
+}
+
+fn role(role: Role) -> &'static str {
+    match role {
+        Role::Array => "a device of the array",
+        Role::Archive => "the archive",
+    }
+}
+
+fn other_role(role: Role) -> Role {
+    match role {
+        Role::Array => Role::Archive,
+        Role::Archive => Role::Array,
+    }
 }
 
 /// What to do about a device that fails.

@@ -336,6 +336,13 @@ impl<D: BlockDevice + Clone + 'static> Log<D> {
         self.core.record_limit
     }
 
+    /// Whether any device has a block of the log, be it one that is not needed any more. A log whose
+    /// checkpoint has moved has some, unless its devices were overwritten. (Or each was replaced
+    /// while the log was empty.)
+    pub fn has_blocks(&self) -> bool {
+        self.core.plan().streams().any(|(_, _, area)| area.is_begun())
+    }
+
     /// Whether an empty log has room for two records of so many bytes, and memory for one.
     pub(crate) fn holds_twice(&self, bytes: u64) -> bool {
         self.core.holds_twice(bytes + FRAME as u64)

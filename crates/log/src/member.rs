@@ -78,7 +78,7 @@ impl<D: BlockDevice> Member<D> {
         self.by == DurableBy::Fua
     }
 
-    fn failed(&self, error: IoError) -> MemberError {
+    pub fn failed(&self, error: IoError) -> MemberError {
         MemberError { device: self.name.clone(), error }
     }
 

@@ -12,7 +12,7 @@
 //! 4. The new epoch, and where the last one ended, are durable on every device before the first
 //!    record is taken.
 
-use crate::create::{check_blocks, find, io};
+use crate::create::{check_blocks, find, find_copies, io, write_copies};
 use crate::error::OpenError;
 use crate::member::{Member, MemberError, read_head};
 use crate::options::{Expects, LogDevice, OpenOptions};
@@ -39,6 +39,8 @@ pub(crate) struct Opened<D> {
 struct Candidate<D> {
     member: Rc<Member<D>>,
     states: Vec<State>,
+    /// Where copies of its superblock are damaged.
+    damaged: Vec<u64>,
 }
 
 impl<D> Candidate<D> {
@@ -102,12 +104,15 @@ async fn open_all<D: BlockDevice + 'static>(
         let device = candidates[0].member.name.clone();
         return Err(OpenError::State(device));
     };
+    let damaged: Vec<_> =
+        candidates.iter().map(|c| (c.member.clone(), c.damaged.clone())).collect();
     let (members, lagging) = take_part(candidates, &newest, options)?;
     let settles = members.iter().flatten().map(|m| m.settle()).collect();
     for settled in join_all(settles).await {
         settled?;
     }
-    let recovered = recover(rt, present(&members), &newest, options).await?;
+    let all = members.iter().all(Option::is_some);
+    let recovered = recover(rt, present(&members), &newest, all, options).await?;
     check_epochs(&recovered, &newest, &lagging)?;
     let short = took_part(&members, &newest) < usize::from(copies_of(&members));
     if options.read_only {
@@ -115,6 +120,12 @@ async fn open_all<D: BlockDevice + 'static>(
     }
     if !newest.has_room(recovered.end) {
         return Err(OpenError::TooManyEpochs(EPOCHS_MAX));
+    }
+    let takes_part =
+        |member: &Rc<Member<D>>| members.iter().flatten().any(|m| Rc::ptr_eq(m, member));
+    for (member, copies) in damaged.iter().filter(|(member, _)| takes_part(member)) {
+        let mended = write_copies(&member.device, &member.superblock, copies).await;
+        mended.map_err(|error| member.failed(error))?;
     }
     bring(&lagging, &newest).await?;
     let newest = without(&newest, &members).await?;
@@ -202,7 +213,13 @@ pub(crate) fn check_hedging<'a, D: BlockDevice + 'a>(
 }
 
 /// Whether the log was made as is expected.
-fn check_expected(name: &str, made: &Superblock, expects: Expects) -> Result<(), OpenError> {
+fn check_expected(name: &str, made: &Superblock, expects: &Expects) -> Result<(), OpenError> {
+    let role = expects.roles.iter().find(|(device, _)| device == name);
+    if let Some((_, expected)) = role
+        && *expected != made.role
+    {
+        return Err(OpenError::Role { device: name.to_string(), made: made.role });
+    }
     let of_array = expects.partitions.filter(|_| made.role == Role::Array);
     let all = [
         ("copies", u16::from(made.copies), expects.copies.map(u16::from)),
@@ -238,7 +255,7 @@ async fn identify<D: BlockDevice>(
         if caps.bytes() < crate::superblock::AREAS {
             return Err(OpenError::NoLog(device.name));
         }
-        let found = find(&device.device).await.map_err(|e| io(&device, e))?;
+        let (found, damaged) = find_copies(&device.device).await.map_err(|e| io(&device, e))?;
         let superblock = match found {
             FoundSuper::Good(superblock) => superblock,
             FoundSuper::Newer(version) => {
@@ -247,18 +264,17 @@ async fn identify<D: BlockDevice>(
             FoundSuper::Damaged => return Err(OpenError::Superblock(device.name)),
             FoundSuper::Nothing => return Err(OpenError::NoLog(device.name)),
         };
-        check_expected(&device.name, &superblock, options.expects)?;
-        check_blocks(&device.name, block, superblock.unit)?;
-        if caps.bytes() < superblock.bytes {
-            let (bytes, needed) = (caps.bytes(), superblock.bytes);
-            let or = ", or one that was not shortened";
-            return Err(OpenError::TooSmall { device: device.name, bytes, needed, or });
-        }
         if let Some(first) = all.first()
             && first.member.superblock.set != superblock.set
         {
             let other = first.member.name.clone();
             return Err(OpenError::OtherLog { device: device.name, other });
+        }
+        check_blocks(&device.name, block, superblock.unit)?;
+        if caps.bytes() < superblock.bytes {
+            let (bytes, needed) = (caps.bytes(), superblock.bytes);
+            let or = ", or one that was not shortened";
+            return Err(OpenError::TooSmall { device: device.name, bytes, needed, or });
         }
         let twin = |c: &&Candidate<D>| c.member.superblock.device == superblock.device;
         if let Some(twin) = all.iter().find(twin) {
@@ -271,7 +287,11 @@ async fn identify<D: BlockDevice>(
             states.extend(state.filter(|s| s.set == superblock.set));
         }
         let member = Member::new(device.name, device.device, superblock, options.barrier)?;
-        all.push(Candidate { member: Rc::new(member), states });
+        all.push(Candidate { member: Rc::new(member), states, damaged });
+    }
+    // A device of another log is told before that it was made otherwise.
+    for candidate in &all {
+        check_expected(&candidate.member.name, &candidate.member.superblock, &options.expects)?;
     }
     if all.is_empty() { Err(OpenError::NoDevice) } else { Ok(all) }
 }
@@ -368,7 +388,7 @@ fn check_epochs<D>(
             device: member.name.clone(),
             generation: newest.generation - 1,
             newest: newest.generation,
-            or: "",
+            or: or_degraded(member.superblock.copies),
         }),
         _ => Ok(()),
     }

@@ -1,5 +1,6 @@
 //! How a log is made, and how it is used.
 
+use crate::Role;
 use crate::hedge::HedgeOptions;
 use tantalum_device::SampledModel;
 use tantalum_rt::Nanos;
@@ -84,12 +85,14 @@ pub enum Barrier {
 }
 
 /// What the devices of a log have to say of it. `None`: anything.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Expects {
     /// Copies of each record.
     pub copies: Option<u8>,
     /// Partitions of each device of the array.
     pub partitions: Option<u16>,
+    /// What devices are for, by their names. Others may be for anything.
+    pub roles: Vec<(String, Role)>,
 }
 
 /// How a log is used. It may be different each time.

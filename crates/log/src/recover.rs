@@ -4,6 +4,9 @@
 //!    record that is whole before that is the last one; a new epoch begins behind it.
 //! 2. Everything below the highest watermark was acknowledged. If the log ends below that, it is
 //!    damaged.
+//! 3. An epoch began where the log was known to be whole, so if all devices are there, the log is
+//!    damaged as well if it ends before the last epoch began. (Without a device that may be: what no
+//!    watermark covered was perhaps on that one alone.)
 
 use crate::area::{Area, Section};
 use crate::error::Damage;
@@ -34,11 +37,12 @@ pub(crate) struct Recovered<D> {
     pub newest: Option<(u32, String)>,
 }
 
-/// Reads the log.
+/// Reads the log. `all`: no device of it is missing.
 pub(crate) async fn recover<D: BlockDevice + 'static>(
     rt: &Rt,
     members: impl Iterator<Item = Rc<Member<D>>>,
     state: &State,
+    all: bool,
     options: &OpenOptions,
 ) -> Result<Recovered<D>, OpenError> {
     let mut finds = Vec::new();
@@ -59,12 +63,14 @@ pub(crate) async fn recover<D: BlockDevice + 'static>(
     merge.drain().await?;
     let seen = merge.seen();
     let watermark = seen.iter().map(|s| s.watermark).max().unwrap_or_default();
-    let damaged = broken.or((cutter.end() < watermark).then_some(cutter.end()));
+    let began = state.epochs.last().filter(|_| all).map_or(Lsn::ZERO, |(_, began)| *began);
+    let known = watermark.max(began);
+    let damaged = broken.or((cutter.end() < known).then_some(cutter.end()));
     if let Some(lsn) = damaged
         && !options.salvage
     {
         let place = merge.suspect(lsn);
-        return Err(OpenError::Damaged(Damage { lsn, watermark, place }));
+        return Err(OpenError::Damaged(Damage { lsn, watermark: known, place }));
     }
     let end = cutter.lsn();
     // What the watermark does not cover was perhaps never acknowledged, and has one copy.

@@ -130,6 +130,8 @@ fn try_create(arguments: &CreateArguments) -> Result<Report, Failed> {
     if !is_description(path) {
         return Err(usage(format!("{name}: a description has a name that ends with .toml")));
     }
+    let devices = [("--flash", &*arguments.flash), ("--slow", &*arguments.slow)];
+    out::distinct(devices, [("the description", &**path)]).map_err(usage)?;
     if path.exists() && !arguments.force {
         return Err(usage(format!("there is a {name} already: --force overwrites it")));
     }

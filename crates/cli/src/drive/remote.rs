@@ -280,7 +280,11 @@ pub fn power(power: Power) -> &'static str {
 pub fn status_text(r: &StatusReport) -> String {
     let mut lines = Lines(String::new());
     let place = r.image.clone().unwrap_or_else(|| "memory".to_string());
-    lines.add("drive", format!("{} of {}, in {place}", r.design, size(r.capacity_bytes)));
+    let what = match r.image.as_deref().map(Path::new) {
+        Some(path) if is_description(path) => kind(path).0,
+        _ => "drive",
+    };
+    lines.add(what, format!("{} of {}, in {place}", r.design, size(r.capacity_bytes)));
     lines.add("power", power(r.power));
     lines.add(
         "process",

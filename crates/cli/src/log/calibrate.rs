@@ -44,7 +44,7 @@ pub struct CalibrateArguments {
     /// How long each of the ten measurements takes, at most
     #[arg(long = "for", value_name = "TIME", default_value = "2s", value_parser = time::time)]
     length: Nanos,
-    /// Overwrite what the file or device holds
+    /// Overwrite what the file or device holds, and a preset that is there
     #[arg(long)]
     force: bool,
 }
@@ -99,6 +99,14 @@ fn try_calibrate(arguments: &CalibrateArguments) -> Result<u8, Failed> {
     if arguments.size < LEAST {
         return Err(usage(format!("--size is at least {} MiB", LEAST >> 20)));
     }
+    if let Some(output) = arguments.output.as_ref().filter(|path| path.is_file())
+        && !arguments.force
+    {
+        let name = output.display();
+        return Err(usage(format!("there is a {name} already: --force overwrites it")));
+    }
+    let paths = arguments.output.iter().map(|path| ("--output", path.as_path()));
+    out::distinct([("PATH", arguments.path.as_path())], paths).map_err(usage)?;
     let sink = arguments.output.as_deref().map(out::Sink::open).transpose().map_err(usage)?;
     let mut runtime = runtime().map_err(usage)?;
     let (rt, length) = (runtime.handle(), arguments.length);

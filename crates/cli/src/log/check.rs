@@ -1,12 +1,13 @@
 //! `tantalum log check`.
 
+use super::inspect::{no_backing, superblock_damaged};
 use crate::counted::counted;
-use crate::members::{Description, Devices, in_words, open_code, runtime};
+use crate::members::{Description, Devices, in_words, no_device, open_code, runtime};
 use crate::out;
 use clap::Args;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
-use tantalum_log::{Log, OneCopy, OpenError, OpenOptions};
+use tantalum_log::{DeviceDescription, Log, Lsn, OneCopy, OpenError, OpenOptions};
 use tantalum_nand::Opening;
 
 /// Arguments of `tantalum log check`.
@@ -19,8 +20,8 @@ Examples:
 Reads the log from its checkpoint to its end, and with two copies each of them. Nothing
 is changed: the devices are opened for reading only.
 Exit codes: 0, all is well; 1, the log is damaged, with --salvage too, or one of two
-copies is, or a device cannot be read; 2, there is no such log, or it is in use, or a
-device is wrong.")]
+copies is, or a superblock, or a device cannot be read, or the backing or a preset is not
+there; 2, there is no such log, or it is in use, or a device is wrong.")]
 pub struct CheckArguments {
     /// The description of the log
     description: PathBuf,
@@ -47,6 +48,8 @@ struct Report {
     without: Option<String>,
     /// Which parts are on one device alone, of a log with two copies.
     one_copy: Vec<Part>,
+    /// What else is wrong: with the backing, a preset, a superblock.
+    faults: Vec<String>,
 }
 
 /// A part of the log that is on one device alone.
@@ -112,21 +115,34 @@ pub fn check(arguments: &CheckArguments) -> u8 {
             match (&report.damage, &report.without) {
                 (Some(_), _) => "what is before the damage",
                 (None, Some(without)) => without,
-                (None, None) if !report.one_copy.is_empty() => "all records are there",
+                (None, None) if !report.one_copy.is_empty() || !report.faults.is_empty() => {
+                    "all records are there"
+                }
                 (None, None) => "all is well",
             }
         ),
     };
-    match (out::bytes((text + "\n").as_bytes()), report.damage) {
-        (out::OK, Some(damage)) => out::error(damage, out::FAILED),
-        (out::OK, None) if !report.one_copy.is_empty() => one_copy(&report.one_copy),
+    let code = out::bytes((text + "\n").as_bytes());
+    let code =
+        report.faults.iter().fold(code, |code, fault| code.max(out::error(fault, out::FAILED)));
+    match (code, report.damage) {
+        (out::OK | out::FAILED, Some(damage)) => out::error(damage, out::FAILED),
+        (out::OK | out::FAILED, None) if !report.one_copy.is_empty() => one_copy(&report.one_copy),
         (code, _) => code,
     }
 }
 
 fn examine(path: &Path, salvage: bool) -> Result<Report, (String, u8)> {
     let usage = |why| (why, out::USAGE);
-    let description = Description::lasting(path).map_err(usage)?;
+    let (mut description, preset) = Description::to_look_at(path).map_err(usage)?;
+    let mut faults: Vec<String> = preset.into_iter().collect();
+    // The log is read without it.
+    if let Some(backing) = &description.backing
+        && let Some(why) = no_device(backing)
+    {
+        faults.push(no_backing(backing, why));
+        description.backing = None;
+    }
     let mut runtime = runtime().map_err(|why| (why, out::FAILED))?;
     let (rt, path) = (runtime.handle(), path.to_path_buf());
     let read = async move {
@@ -138,14 +154,15 @@ fn examine(path: &Path, salvage: bool) -> Result<Report, (String, u8)> {
             async move {
                 let devices = devices?;
                 devices.members().power_on().await.map_err(|e| (e, out::FAILED))?;
-                Ok(Log::open(&rt, devices.of_log(), options).await)
+                let devices = devices.of_log();
+                Ok(Log::open(&rt, devices.clone(), options).await.map(|log| (log, devices)))
             }
         };
         let (opened, damage) = match open(false).await? {
             Err(OpenError::Damaged(damage)) if salvage => (open(true).await?, Some(damage)),
             opened => (opened, None),
         };
-        let log = opened.map_err(|e| (in_words(&e), open_code(&e)))?;
+        let (log, devices) = opened.map_err(|e| (in_words(&e), open_code(&e)))?;
         let (mut count, mut bytes) = (0, 0);
         let failed = |e| (in_words(e), out::FAILED);
         let mut records = log.read(log.first()).map_err(failed)?;
@@ -153,6 +170,19 @@ fn examine(path: &Path, salvage: bool) -> Result<Report, (String, u8)> {
             (count, bytes) = (count + 1, bytes + record.bytes.len() as u64);
         }
         let parts = log.one_copy().await.map_err(failed)?;
+        for device in &devices {
+            let found = DeviceDescription::read(device).await;
+            let damaged = found.ok().and_then(|found| found.damaged);
+            faults.extend(damaged.map(|at| superblock_damaged(&device.name, at)));
+        }
+        if log.first() > Lsn::ZERO && !log.has_blocks() {
+            faults.push(format!(
+                "no device has any block of the log, and its checkpoint is {}: the devices were \
+                 overwritten, and whether something was behind the checkpoint is not known: restore \
+                 them from copies of one moment",
+                log.first()
+            ));
+        }
         let log_name = path.display().to_string();
         Ok(Report {
             log: log_name,
@@ -163,6 +193,7 @@ fn examine(path: &Path, salvage: bool) -> Result<Report, (String, u8)> {
             damage: damage.map(|d| d.found()),
             without: log.stats().without(),
             one_copy: parts.into_iter().map(Part::from).collect(),
+            faults,
         })
     };
     let read = runtime.block_on(read);

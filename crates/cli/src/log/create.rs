@@ -101,6 +101,13 @@ fn try_create(arguments: &CreateArguments) -> Result<Report, (String, u8)> {
     if !is_description(path) {
         return Err(usage(format!("{name}: a description has a name that ends with .toml")));
     }
+    let named = |of: &'static str| move |path| (of, path);
+    let members = arguments.devices.iter().map(named("--device"));
+    let members = members.chain(arguments.archive.iter().map(named("--archive")));
+    let members = members.chain(arguments.backing.iter().map(named("--backing")));
+    let members = members.chain(arguments.latencies.iter().map(named("--latencies")));
+    let members = members.map(|(of, path): (_, &PathBuf)| (of, path.as_path()));
+    out::distinct(members, [("the description", path.as_path())]).map_err(usage)?;
     if path.exists() && !arguments.force {
         return Err(usage(format!("there is a {name} already: --force overwrites it")));
     }

@@ -1,13 +1,14 @@
 //! `tantalum log inspect`.
 
-use crate::members::{Description, Devices, in_words, runtime};
+use crate::counted::counted;
+use crate::members::{Description, Member, Members, in_words, no_device, open_each, runtime};
 use crate::out;
 use clap::Args;
 use serde::Serialize;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
-use tantalum_log::{DeviceDescription, Role};
-use tantalum_nand::Opening;
+use tantalum_device::{BlockDevice, PowerCycle, bytes_in_words};
+use tantalum_log::{DeviceDescription, LogDevice, OpenError, Role};
 
 /// Arguments of `tantalum log inspect`.
 #[derive(Args)]
@@ -17,8 +18,8 @@ Examples:
   tantalum log inspect wal.toml --json
 
 Nothing is changed.
-Exit codes: 0; 1, a device holds no log that can be read, or fails; 2, there is no
-such log, or it is in use.")]
+Exit codes: 0; 1, a device, the backing or a preset is not there or damaged, or a device
+fails; 2, there is no such log, or it is in use.")]
 pub struct InspectArguments {
     /// The description of the log
     description: PathBuf,
@@ -30,7 +31,7 @@ pub struct InspectArguments {
 #[derive(Serialize)]
 struct Device {
     name: String,
-    /// Why it cannot be read; then the rest is not there.
+    /// What is wrong with it. If it cannot be read the rest is not there.
     #[serde(skip_serializing_if = "Option::is_none")]
     failure: Option<String>,
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
@@ -65,9 +66,13 @@ pub fn inspect(arguments: &InspectArguments) -> u8 {
         true => serde_json::to_string_pretty(&devices).map(|json| json + "\n"),
         false => Ok(text(&devices)),
     };
-    let unreadable = devices.iter().any(|d| d.failure.is_some());
+    let faults = devices.iter().filter(|d| d.failure.is_some()).count();
     match text.map(|text| out::bytes(text.as_bytes())) {
-        Ok(out::OK) if unreadable => out::FAILED,
+        Ok(out::OK) if faults > 0 => {
+            let name = arguments.description.display();
+            let these = counted(faults as u64, "fault", "faults");
+            out::error(format_args!("{name}: {these}, listed above: mend these"), out::FAILED)
+        }
         Ok(code) => code,
         Err(e) => out::error(e, out::FAILED),
     }
@@ -75,25 +80,71 @@ pub fn inspect(arguments: &InspectArguments) -> u8 {
 
 fn look(path: &Path) -> Result<Vec<Device>, (String, u8)> {
     let (usage, failed) = (|why| (why, out::USAGE), |why| (why, out::FAILED));
-    let description = Description::lasting(path).map_err(usage)?;
+    let (description, preset) = Description::to_look_at(path).map_err(usage)?;
     let mut runtime = runtime().map_err(failed)?;
-    let view = Opening { view: true, ..Opening::default() };
-    let opened = Devices::open(&runtime.handle(), &description, view).map_err(usage)?;
+    let rt = runtime.handle();
+    let of_log = description.devices.iter().chain(&description.archive);
+    let opened = open_each(&rt, of_log.chain(&description.backing)).map_err(usage)?;
+    let backing = description.backing.iter().filter_map(|path| {
+        let failure = no_device(path).map(|why| no_backing(path, why))?;
+        Some(Device { name: path.display().to_string(), failure: Some(failure), is: None })
+    });
+    let preset = preset.map(|why| {
+        let name = description.latencies.iter().map(|path| path.display().to_string());
+        Device { name: name.collect::<Vec<_>>().join(", "), failure: Some(why), is: None }
+    });
+    let beside: Vec<Device> = backing.chain(preset).collect();
+    let count = description.devices.len() + description.archive.iter().count();
     let all = async move {
-        opened.members().power_on().await.map_err(failed)?;
-        let devices = opened.of_log();
+        let members = opened.iter().filter_map(|(_, member)| member.as_ref().ok().cloned());
+        Members::of(members.collect()).power_on().await.map_err(failed)?;
         let mut all = Vec::new();
-        for device in &devices {
-            let found = DeviceDescription::read(device).await;
-            let name = device.name.clone();
-            all.push(match found {
-                Ok(found) => Device { name, failure: None, is: Some(is(found)) },
-                Err(e) => Device { name, failure: Some(in_words(e)), is: None },
+        for (name, member) in opened.into_iter().take(count) {
+            all.push(match member {
+                Ok(member) => described(name, &member).await,
+                Err(failure) => Device { name, failure: Some(failure), is: None },
             });
         }
+        all.extend(beside);
         Ok(all)
     };
     runtime.block_on(all).map_err(|e| failed(format!("the devices do not answer: {e}")))?
+}
+
+/// What a device says of itself, and what is wrong with it.
+async fn described(name: String, member: &Member) -> Device {
+    let device = LogDevice::new(name.clone(), member.device());
+    let has = device.device.caps().bytes();
+    match DeviceDescription::read(&device).await {
+        Err(e) => Device { name, failure: Some(in_words(e)), is: None },
+        Ok(found) => Device { failure: fault(&name, has, &found), name, is: Some(is(found)) },
+    }
+}
+
+/// What is wrong with a device that has `has` bytes.
+fn fault(name: &str, has: u64, found: &DeviceDescription) -> Option<String> {
+    if has < found.bytes {
+        let bytes = found.bytes;
+        return Some(format!("{name} has {has} bytes, and had {bytes}: give it its old size"));
+    }
+    if found.state.is_none() {
+        return Some(in_words(OpenError::State(name.to_string())));
+    }
+    found.damaged.map(|at| superblock_damaged(name, at))
+}
+
+/// What to say of a copy of a superblock that is damaged.
+pub fn superblock_damaged(name: &str, at: u64) -> String {
+    format!(
+        "{name} has one whole superblock of two, that at byte {at} is damaged: `tantalum log \
+         recover` writes it again"
+    )
+}
+
+/// What to say of a backing that is none.
+pub fn no_backing(path: &Path, why: &str) -> String {
+    let path = path.display();
+    format!("the backing {path} {why}: bring it back, or restore it from a copy")
 }
 
 fn is(found: DeviceDescription) -> Is {
@@ -119,16 +170,17 @@ fn is(found: DeviceDescription) -> Is {
 fn text(devices: &[Device]) -> String {
     let mut t = String::new();
     for Device { name, failure, is } in devices {
-        let Some(d) = is else {
-            let _ = writeln!(t, "fault: {}", failure.as_deref().unwrap_or(name));
-            continue;
-        };
+        if let Some(failure) = failure {
+            let _ = writeln!(t, "fault: {failure}");
+        }
+        let Some(d) = is else { continue };
         let role = if d.archive { "archive" } else { "array" };
-        let size = tantalum_device::bytes_in_words(d.bytes);
+        let size = bytes_in_words(d.bytes);
+        let record = bytes_in_words(d.record_limit_bytes.into());
         let _ = writeln!(
             t,
             "{name}: device {} of {} ({role}), {size} in blocks of {} bytes, copies: {}, \
-             partitions: {}, log {}",
+             partitions: {}, records up to {record}, log {}",
             d.index, d.devices, d.unit_bytes, d.copies, d.partitions, d.log
         );
         let _ = match (d.generation, d.epoch, d.checkpoint, d.checkpoint_number) {

@@ -9,7 +9,7 @@
 use crate::drive::remote;
 use crate::members::{
     Description, Devices, ONE_COPY, Replaced, absolute, in_words, in_words_of_replace, log_code,
-    open_code, runtime,
+    no_device, open_code, runtime,
 };
 use crate::out;
 use clap::Args;
@@ -107,10 +107,10 @@ fn said(of: &Report) -> String {
     )
 }
 
-/// Says that it begins, since it may take a while.
-fn begins(arguments: &ReplaceArguments) {
+/// What to say when it begins, since it may take a while.
+fn begins(arguments: &ReplaceArguments) -> String {
     let (log, new) = (arguments.log.display(), arguments.new.display());
-    out::note(format_args!("{log}: {new} gets what the log has ..."));
+    format!("{log}: {new} gets what the log has ...")
 }
 
 /// Asks the process that serves the log.
@@ -120,11 +120,25 @@ fn ask(mut client: Client, arguments: &ReplaceArguments) -> Result<ReplaceReport
         Err(path) => Err((format!("{}: the path is no text", path.display()), out::USAGE)),
     };
     let (lost, new) = (whole(&arguments.lost)?, whole(&arguments.new)?);
-    begins(arguments);
-    client.replace(&lost, &new, arguments.force).map_err(|e| {
-        let device = matches!(&e, ClientError::Refused(refusal) if refusal.kind == Kind::Device);
-        let code = if device { out::USAGE } else { remote::exit_code(&e) };
-        (format!("{}: {e}", arguments.log.display()), code)
+    let log = arguments.log.display();
+    out::note(format_args!(
+        "{log}: the process that serves it is asked to put {} in the place of {} ...",
+        arguments.new.display(),
+        arguments.lost.display()
+    ));
+    client.replace(&lost, &new, arguments.force).map_err(|e| match &e {
+        // What is copied, and a place that it has already, are found by the next one (2).
+        ClientError::Gone => (
+            format!(
+                "{log}: the process that serves it has ended, or has closed this connection, before \
+                 it said that the device is replaced: repeat the command"
+            ),
+            out::FAILED,
+        ),
+        ClientError::Refused(refusal) if refusal.kind == Kind::Device => {
+            (format!("{log}: {e}"), out::USAGE)
+        }
+        _ => (format!("{log}: {e}"), remote::exit_code(&e)),
     })
 }
 
@@ -170,11 +184,15 @@ fn try_replace(arguments: &ReplaceArguments) -> Result<ReplaceReport, Failed> {
     let Replaced { of: description, index, unknown } = known;
     let text = description.text().map_err(usage)?;
     let sink = out::Sink::open(path).map_err(usage)?;
+    if let Some(why) = no_device(&new_path) {
+        let why = format!("{new_name} {why}: name a file or block device that is there");
+        return Err(usage(why));
+    }
     let mut runtime = runtime().map_err(failed)?;
     let rt = runtime.handle();
     let opened = Devices::open(&rt, &description, Opening::default()).map_err(usage)?;
-    begins(arguments);
     let (members, force) = (opened.members(), arguments.force);
+    let begins = begins(arguments);
     let work = async move {
         members.power_on().await.map_err(failed)?;
         let mut devices = opened.of_log();
@@ -209,7 +227,7 @@ fn try_replace(arguments: &ReplaceArguments) -> Result<ReplaceReport, Failed> {
         }
         let refused = |e| match e {
             OpenError::Missing { .. } if before.copies < 2 => usage(ONE_COPY.to_string()),
-            e => (in_words(&e), open_code(&e)),
+            e => (in_words_of_replace(&e), open_code(&e)),
         };
         // What is refused changes nothing: the lost device may be well.
         let options = OpenOptions { degraded: copied, ..before.open_options() };
@@ -218,6 +236,7 @@ fn try_replace(arguments: &ReplaceArguments) -> Result<ReplaceReport, Failed> {
         if copied {
             let can = log.can_replace(index, &new, force).await;
             can.map_err(|e| (in_words_of_replace(&e), open_code(&e)))?;
+            out::note(begins);
             log.close().await.map_err(|e| failed(in_words(e)))?;
             log = Log::open(&rt, devices, options).await.map_err(refused)?;
             let replaced = log.replace(index, new, force).await;

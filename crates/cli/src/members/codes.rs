@@ -1,5 +1,6 @@
 //! Exit codes of errors of the log: a device, a backing or a description that is wrong is an invalid
-//! request; damage, and a device that fails, is a failure.
+//! request; damage, and a device that fails, is a failure. What `inspect` and `check` find missing
+//! beside what they can read is damage.
 
 use crate::out;
 use tantalum_log::{LogError, OpenError, VolumeError};

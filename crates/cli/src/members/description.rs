@@ -18,12 +18,14 @@
 
 use super::devices::name_of;
 use super::model::{absolute, change_path, is_model, read_preset};
-use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
+use serde::de::{self, DeserializeOwned, Unexpected, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
+use std::fmt;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use tantalum_device::SampledModel;
 use tantalum_lab::file::parse;
-use tantalum_log::{CreateOptions, Expects, OpenOptions};
+use tantalum_log::{CreateOptions, Expects, OpenOptions, Role};
 
 /// Why no device of a log with one copy can be replaced.
 pub const ONE_COPY: &str = "the log has one copy of each record, and what a lost device had is \
@@ -42,10 +44,10 @@ pub struct Description {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backing: Option<PathBuf>,
     /// Copies of each record.
-    #[serde(default = "one")]
+    #[serde(default = "one", deserialize_with = "copies")]
     pub copies: u8,
     /// Parts that each device of the array is divided into.
-    #[serde(default = "one")]
+    #[serde(default = "one", deserialize_with = "partitions")]
     pub partitions: u16,
     /// Whether slow writes are written again on another device.
     #[serde(default = "yes")]
@@ -64,6 +66,40 @@ fn yes() -> bool {
 
 fn one<T: From<u8>>() -> T {
     T::from(1)
+}
+
+fn copies<'de, D: Deserializer<'de>>(from: D) -> Result<u8, D::Error> {
+    from.deserialize_u64(Number { what: "the number 1 or 2", range: 1..=2 })
+}
+
+fn partitions<'de, D: Deserializer<'de>>(from: D) -> Result<u16, D::Error> {
+    from.deserialize_u64(Number { what: "a number from 1 to 64", range: 1..=64 })
+}
+
+/// Reads a number in a range. What is wrong is said in these words.
+struct Number<T> {
+    what: &'static str,
+    range: RangeInclusive<T>,
+}
+
+impl<T: TryFrom<u64> + PartialOrd> Visitor<'_> for Number<T> {
+    type Value = T;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.what)
+    }
+
+    fn visit_u64<E: de::Error>(self, number: u64) -> Result<T, E> {
+        let fits = T::try_from(number).ok().filter(|number| self.range.contains(number));
+        fits.ok_or_else(|| E::invalid_value(Unexpected::Unsigned(number), &self))
+    }
+
+    fn visit_i64<E: de::Error>(self, number: i64) -> Result<T, E> {
+        match u64::try_from(number) {
+            Ok(number) => self.visit_u64(number),
+            Err(_) => Err(E::invalid_value(Unexpected::Signed(number), &self)),
+        }
+    }
 }
 
 /// Whether this is the path of a description, and not of an image.
@@ -109,6 +145,12 @@ impl Description {
     /// # Errors
     /// What is wrong with it, in a line.
     pub fn read(path: &Path) -> Result<Description, String> {
+        let mut description = Description::without_tables(path)?;
+        description.read_tables()?;
+        Ok(description)
+    }
+
+    fn without_tables(path: &Path) -> Result<Description, String> {
         let name = path.display();
         let make = format!("`tantalum log create {name} --device PATH`");
         let mut description: Description = read_text(path, &make)?;
@@ -117,7 +159,6 @@ impl Description {
             *member = usable_below(path, member);
         }
         description.check().map_err(|what| format!("{name}: {what}"))?;
-        description.read_tables()?;
         Ok(description)
     }
 
@@ -126,9 +167,29 @@ impl Description {
     /// # Errors
     /// The same, and that its members are models.
     pub fn lasting(path: &Path) -> Result<Description, String> {
-        let description = Description::read(path)?;
-        match description.is_modelled() {
-            false => Ok(description),
+        let mut description = Description::without_tables(path)?;
+        description.check_lasting(path)?;
+        description.read_tables()?;
+        Ok(description)
+    }
+
+    /// As [`Description::lasting`], for those who only look at the log: what is wrong with a preset
+    /// comes beside it, in a line.
+    ///
+    /// # Errors
+    /// The same, but for presets.
+    pub fn to_look_at(path: &Path) -> Result<(Description, Option<String>), String> {
+        let mut description = Description::without_tables(path)?;
+        description.check_lasting(path)?;
+        let wrong = description.read_tables().err();
+        let name = path.display();
+        let wrong = wrong.map(|why| format!("{why}: mend it, or leave `latencies` out of {name}"));
+        Ok((description, wrong))
+    }
+
+    fn check_lasting(&self, path: &Path) -> Result<(), String> {
+        match self.is_modelled() {
+            false => Ok(()),
             true => Err(format!(
                 "{}: its devices are models, which hold nothing but while they are served",
                 path.display()
@@ -232,7 +293,10 @@ impl Description {
         options.hedge.enabled = self.hedging;
         options.latencies = self.tables.clone();
         let (copies, partitions) = (Some(self.copies), Some(self.partitions));
-        options.expects = Expects { copies, partitions };
+        let array = self.devices.iter().map(|path| (path, Role::Array));
+        let all = array.chain(self.archive.iter().map(|path| (path, Role::Archive)));
+        let named = all.enumerate().map(|(place, (path, role))| (name_of(path, place), role));
+        options.expects = Expects { copies, partitions, roles: named.collect() };
         options
     }
 
@@ -313,5 +377,22 @@ mod tests {
         let wrong = wrong.expect_err("a wrong key");
         assert_eq!(wrong.line, Some(2));
         assert_eq!(wrong.what, "unknown key \"bakcing\"; did you mean \"backing\"?");
+    }
+    /// Once it was said that a u8 was expected.
+    #[test]
+    fn a_wrong_number_is_told_in_words() {
+        for (line, told) in [
+            ("copies = \"2\"", "copies: invalid type: string \"2\", expected the number 1 or 2"),
+            ("copies = 3", "copies: invalid value: integer `3`, expected the number 1 or 2"),
+            ("copies = -1", "copies: invalid value: integer `-1`, expected the number 1 or 2"),
+            (
+                "partitions = 0",
+                "partitions: invalid value: integer `0`, expected a number from 1 to 64",
+            ),
+        ] {
+            let wrong = parse::read::<Description>(&format!("devices = [\"a\"]\n{line}\n"));
+            let wrong = wrong.expect_err("a wrong number");
+            assert_eq!((wrong.line, &*wrong.what), (Some(2), told));
+        }
     }
 }

@@ -1,17 +1,18 @@
 //! The files, block devices and images of a log or cache, opened.
 //!
-//! 1. No two paths are one file, by links or otherwise.
+//! 1. No two paths are one file, by links, by loop devices or otherwise.
 //! 2. All are opened, and so locked, before anything is written.
 //! 3. The image of a drive is a drive: it is never written to as a file.
 
+use super::disk::{self, Shared, Storage};
 use super::member::{Member, MemberLink};
-use super::{disk, in_words, model};
+use super::{in_words, model};
 use crate::fault;
 use crate::members::Description;
 use crate::out;
-use rustix::fs::{major, minor};
 use std::cell::RefCell;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::io::ErrorKind;
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use tantalum_device::{BlockDevice, File, FileSettings, LiveBox, PowerCycle};
 use tantalum_drive::Drive;
@@ -42,6 +43,35 @@ pub fn open_all<'a>(
     paths.enumerate().map(|(place, path)| open_one(rt, path, place, opening)).collect()
 }
 
+/// Opens each by itself, as [`open_all`] does, only to look at it. What cannot be opened has the
+/// reason in its place, in a line.
+///
+/// # Errors
+/// In a line, that two paths are one device, or that none of those can be opened that are there.
+pub fn open_each<'a>(
+    rt: &Rt,
+    paths: impl Iterator<Item = &'a PathBuf> + Clone,
+) -> Result<Vec<(String, Result<Member, String>)>, String> {
+    let view = Opening { view: true, ..Opening::default() };
+    distinct(paths.clone().filter(|path| no_device(path).is_none()))?;
+    let mut refused = None;
+    let mut all = Vec::new();
+    for (place, path) in paths.enumerate() {
+        let name = name_of(path, place);
+        let opened = match no_device(path) {
+            Some(why) => Err(format!("{name} {why}")),
+            None => open_one(rt, path, place, view)
+                .map(|(_, member)| member)
+                .inspect_err(|why| refused = Some(refused.take().unwrap_or(why.clone()))),
+        };
+        all.push((name, opened));
+    }
+    match refused {
+        Some(why) if all.iter().all(|(_, opened)| opened.is_err()) => Err(why),
+        _ => Ok(all),
+    }
+}
+
 /// Opens one more device beside these others, as [`open_all`] does. Others that are not there are no
 /// hindrance.
 ///
@@ -54,7 +84,7 @@ pub fn open_another<'a>(
     others: impl Iterator<Item = &'a PathBuf> + Clone,
     opening: Opening,
 ) -> Result<(String, Member), String> {
-    distinct(others.filter(|path| is_there(path)).chain([path]))?;
+    distinct(others.filter(|path| no_device(path).is_none()).chain([path]))?;
     open_one(rt, path, place, opening)
 }
 
@@ -93,7 +123,8 @@ fn open_one(
 
 impl Devices {
     /// Opens the devices of a description, as [`open_all`] says. Drives have no power yet. Devices of a
-    /// log with copies that are not there are told and left out: the log says whether it needs them.
+    /// log with copies that are not there, or are none, are told and left out: the log says whether it
+    /// needs them.
     ///
     /// # Errors
     /// Which device cannot be used, why, and what to do, in a line.
@@ -144,15 +175,15 @@ impl Devices {
     }
 }
 
-/// The description without the devices of a log with copies that are not there.
+/// The description without what is no device, of a log with copies: that is told.
 fn there(of: &Description) -> Description {
     let mut of = of.clone();
     let is_there = |device: &PathBuf| {
-        let is = is_there(device);
-        if !is {
-            out::note(format_args!("{} is not there", device.display()));
+        let why = no_device(device);
+        if let Some(why) = why {
+            out::note(format_args!("{} {why}", device.display()));
         }
-        is
+        why.is_none()
     };
     if of.copies > 1 {
         of.devices.retain(is_there);
@@ -161,9 +192,25 @@ fn there(of: &Description) -> Description {
     of
 }
 
+/// Why there is no device at this path that could hold anything; `None`: there may be one.
 #[allow(clippy::disallowed_methods, reason = "the edge: the files that the user names")]
-fn is_there(device: &Path) -> bool {
-    model::is_model(device) || device.symlink_metadata().is_ok()
+pub fn no_device(path: &Path) -> Option<&'static str> {
+    if model::is_model(path) {
+        return None;
+    }
+    let is = match std::fs::metadata(path) {
+        Ok(is) => is,
+        Err(e) if e.kind() == ErrorKind::NotFound => return Some("is not there"),
+        // Opening it tells.
+        Err(_) => return None,
+    };
+    match is.file_type() {
+        kind if kind.is_block_device() => None,
+        kind if kind.is_dir() => Some("is a folder, and no device"),
+        kind if !kind.is_file() => Some("is neither a file nor a block device"),
+        _ if is.len() == 0 => Some("is empty"),
+        _ => None,
+    }
 }
 
 /// The members of a log, for their power.
@@ -243,10 +290,10 @@ pub fn open(rt: &Rt, path: &Path, settings: &FileSettings) -> Result<File, Strin
         .map_err(|e| e.to_string())
 }
 
-/// No two paths are one file, and none is a part of another one.
+/// No two paths are one file, and none is a part of another one (1).
 #[allow(clippy::disallowed_methods, reason = "the edge: the files that the user names")]
 fn distinct<'a>(paths: impl Iterator<Item = &'a PathBuf>) -> Result<(), String> {
-    let mut known: Vec<(Identity, &PathBuf)> = Vec::new();
+    let mut known: Vec<(Storage, &PathBuf)> = Vec::new();
     for path in paths {
         if model::is_model(path) {
             continue;
@@ -254,39 +301,29 @@ fn distinct<'a>(paths: impl Iterator<Item = &'a PathBuf>) -> Result<(), String> 
         let is = std::fs::metadata(path).map_err(|e| {
             format!("{}: {e}: name a file or block device that is there", path.display())
         })?;
-        let identity = match is.file_type().is_block_device() {
-            true => Identity::Block((major(is.rdev()), minor(is.rdev()))),
-            false => Identity::File(is.dev(), is.ino()),
-        };
+        let storage = Storage::of(&is, Path::new(disk::SYS));
         for (other, at) in &known {
             let (path, at) = (path.display(), at.display());
-            if *other == identity {
-                return Err(format!("{at} and {path} are the same device: name each once"));
-            }
-            if other.is_part_of(&identity) || identity.is_part_of(other) {
-                return Err(format!(
-                    "{at} and {path} are a disk and a partition of it: name one of them"
-                ));
+            match storage.shares(other) {
+                None => {}
+                Some(Shared::All) => {
+                    return Err(format!("{at} and {path} are the same device: name each once"));
+                }
+                Some(Shared::ByLoop) => {
+                    return Err(format!(
+                        "{at} and {path} are the same device, by a loop device: name each once"
+                    ));
+                }
+                Some(Shared::Disk) => {
+                    return Err(format!(
+                        "{at} and {path} are a disk and a partition of it: name one of them"
+                    ));
+                }
             }
         }
-        known.push((identity, path));
+        known.push((storage, path));
     }
     Ok(())
-}
-
-/// What a path leads to.
-#[derive(PartialEq, Eq)]
-enum Identity {
-    Block(disk::Number),
-    /// Its file system, and its number there.
-    File(u64, u64),
-}
-
-impl Identity {
-    fn is_part_of(&self, of: &Identity) -> bool {
-        let (Identity::Block(part), Identity::Block(whole)) = (self, of) else { return false };
-        disk::disk_of(Path::new("/sys/dev/block"), *part) == Some(*whole)
-    }
 }
 
 /// A runtime on the wall clock.

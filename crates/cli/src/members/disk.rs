@@ -1,13 +1,21 @@
-//! Which disk a block device is on, as the kernel says.
+//! What the storage of a file or block device is a part of, as the kernel says: a partition of its
+//! disk, a loop device of its file.
 
-use std::path::Path;
+use rustix::fs::{major, minor};
+use std::fs::Metadata;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+/// Where the kernel tells of its block devices.
+pub const SYS: &str = "/sys/dev/block";
 
 /// The number of a block device: major, minor.
-pub type Number = (u32, u32);
+type Number = (u32, u32);
 
 /// The disk that this partition is a part of; `None`: it is no partition. `sys` is `/sys/dev/block`.
 #[allow(clippy::disallowed_methods, reason = "the edge: what the kernel says of its devices")]
-pub fn disk_of(sys: &Path, (major, minor): Number) -> Option<Number> {
+fn disk_of(sys: &Path, (major, minor): Number) -> Option<Number> {
     // It is a link to the folder of the device, and that of a partition lies in that of its disk.
     let folder = std::fs::canonicalize(sys.join(format!("{major}:{minor}"))).ok()?;
     if !folder.join("partition").exists() {
@@ -16,6 +24,85 @@ pub fn disk_of(sys: &Path, (major, minor): Number) -> Option<Number> {
     let number = std::fs::read_to_string(folder.parent()?.join("dev")).ok()?;
     let (major, minor) = number.trim().split_once(':')?;
     Some((major.parse().ok()?, minor.parse().ok()?))
+}
+
+/// The path of the file that a loop device is over; `None`: it is none.
+#[allow(clippy::disallowed_methods, reason = "the edge: what the kernel says of its devices")]
+fn file_of(sys: &Path, (major, minor): Number) -> Option<PathBuf> {
+    let told = std::fs::read(sys.join(format!("{major}:{minor}/loop/backing_file"))).ok()?;
+    let path = told.strip_suffix(b"\n").unwrap_or(&told);
+    Some(std::ffi::OsStr::from_bytes(path).into())
+}
+
+/// What a path leads to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Identity {
+    Block(Number),
+    /// Its file system, and its number there.
+    File(u64, u64),
+}
+
+impl Identity {
+    fn of(is: &Metadata) -> Identity {
+        match is.file_type().is_block_device() {
+            true => Identity::Block((major(is.rdev()), minor(is.rdev()))),
+            false => Identity::File(is.dev(), is.ino()),
+        }
+    }
+}
+
+/// What two devices have in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shared {
+    /// They are one.
+    All,
+    /// One is a loop device over the other or a part of it, or both are over one file.
+    ByLoop,
+    /// One is a partition of the other.
+    Disk,
+}
+
+/// What a path leads to, and what that is a part of, from the innermost to the outermost. Each has
+/// with it whether it is the file of a loop device.
+#[derive(Debug)]
+pub struct Storage(Vec<(Identity, bool)>);
+
+impl Storage {
+    /// Of what is at a path. `sys` is [`SYS`].
+    pub fn of(is: &Metadata, sys: &Path) -> Storage {
+        Storage::within(Identity::of(is), sys)
+    }
+
+    #[allow(clippy::disallowed_methods, reason = "the edge: files under loop devices")]
+    fn within(inner: Identity, sys: &Path) -> Storage {
+        let mut all = vec![(inner, false)];
+        while let Some((Identity::Block(number), _)) = all.last() {
+            let number = *number;
+            let disk = disk_of(sys, number).map(|disk| (Identity::Block(disk), false));
+            let file = || {
+                let is = std::fs::metadata(file_of(sys, number)?).ok()?;
+                Some((Identity::of(&is), true))
+            };
+            match disk.or_else(file) {
+                Some(next) if all.iter().all(|(known, _)| *known != next.0) => all.push(next),
+                _ => break,
+            }
+        }
+        Storage(all)
+    }
+
+    /// What both have in common. Two partitions of a disk have nothing in common.
+    pub fn shares(&self, other: &Storage) -> Option<Shared> {
+        let place = |of: &Storage, what| of.0.iter().position(|(known, _)| *known == what);
+        let (mine, theirs) =
+            (0..self.0.len()).find_map(|mine| Some((mine, place(other, self.0[mine].0)?)))?;
+        match (mine, theirs) {
+            (0, 0) => Some(Shared::All),
+            _ if self.0[mine].1 || other.0[theirs].1 => Some(Shared::ByLoop),
+            (0, _) | (_, 0) => Some(Shared::Disk),
+            _ => None,
+        }
+    }
 }
 
 #[cfg(test)]
@@ -38,5 +125,48 @@ mod tests {
         assert_eq!(disk_of(&sys, (8, 1)), Some((8, 0)));
         assert_eq!(disk_of(&sys, (8, 0)), None);
         assert_eq!(disk_of(&sys, (9, 9)), None);
+    }
+    /// Once a file could be named together with a loop device over it.
+    #[test]
+    fn a_loop_device_is_its_file() {
+        let scratch = tantalum_testing::Scratch::new();
+        let (sys, file) = (scratch.path("sys"), scratch.path("a file"));
+        std::fs::create_dir_all(&sys).expect("a folder");
+        std::fs::write(&file, [1]).expect("written");
+        let all = ["loop0", "loop1", "loop2", "sda"].map(|name| scratch.path(name));
+        for (minor, disk) in all.iter().enumerate() {
+            let part = disk.join("part");
+            std::fs::create_dir_all(&part).expect("a folder");
+            std::fs::write(disk.join("dev"), format!("7:{minor}\n")).expect("written");
+            std::fs::write(part.join("partition"), "1\n").expect("written");
+            symlink(disk, sys.join(format!("7:{minor}"))).expect("a link");
+            symlink(&part, sys.join(format!("259:{minor}"))).expect("a link");
+        }
+        // The first two are over the file; that of the third is gone.
+        for (disk, told) in all.iter().zip([file.clone(), file.clone(), scratch.path("gone")]) {
+            std::fs::create_dir(disk.join("loop")).expect("a folder");
+            let told = format!("{}\n", told.display());
+            std::fs::write(disk.join("loop/backing_file"), told).expect("written");
+        }
+        let is = std::fs::metadata(&file).expect("a file");
+        let file = Storage::of(&is, &sys);
+        let block = |number| Storage::within(Identity::Block(number), &sys);
+        let (disk, part) = (|minor| block((7, minor)), |minor| block((259, minor)));
+        for (one, other, shared) in [
+            (&file, &file, Some(Shared::All)),
+            (&file, &disk(0), Some(Shared::ByLoop)),
+            (&file, &part(0), Some(Shared::ByLoop)),
+            (&disk(0), &disk(1), Some(Shared::ByLoop)),
+            (&disk(0), &part(1), Some(Shared::ByLoop)),
+            (&disk(0), &part(0), Some(Shared::Disk)),
+            (&part(3), &disk(3), Some(Shared::Disk)),
+            (&part(0), &part(0), Some(Shared::All)),
+            (&file, &disk(2), None),
+            (&file, &disk(3), None),
+            (&disk(0), &disk(2), None),
+        ] {
+            assert_eq!(one.shares(other), shared, "{one:?} and {other:?}");
+            assert_eq!(other.shares(one), shared, "{other:?} and {one:?}");
+        }
     }
 }

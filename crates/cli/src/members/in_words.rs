@@ -10,8 +10,8 @@ const WORDS: [(&str, &str); 8] = [
     ("open it with `salvage`", "use --salvage"),
     (
         "open the log without it, with `degraded`",
-        "`tantalum log recover --degraded` goes on without it, and `tantalum log replace` puts a \
-         new device in its place (if that was interrupted, repeat it)",
+        "`tantalum log recover --degraded` goes on without it, and then `tantalum log replace` puts \
+         a new device in its place (if that was interrupted, repeat it)",
     ),
     (
         "open the log with `degraded` to go on without this device",
@@ -31,9 +31,22 @@ pub fn in_words(error: impl Display) -> String {
     WORDS.iter().fold(text, |text, (of_library, of_command)| text.replace(of_library, of_command))
 }
 
+/// The same, and what it means for the replacement of a device.
+const WORDS_OF_REPLACE: [(&str, &str); 2] = [
+    ("create it with --force to destroy that", "--force destroys that"),
+    (
+        "use --salvage to keep what is before",
+        "the device that is to be replaced may have what lies there: move the checkpoint beyond it \
+         first (with a backing `tantalum log recover` does), and repeat the command",
+    ),
+];
+
 /// The same of a device that is to take the place of a lost one.
 pub fn in_words_of_replace(error: impl Display) -> String {
-    in_words(error).replace("create it with --force to destroy that", "--force destroys that")
+    let text = in_words(error);
+    WORDS_OF_REPLACE
+        .iter()
+        .fold(text, |text, (of_log, of_replace)| text.replace(of_log, of_replace))
 }
 
 #[cfg(test)]

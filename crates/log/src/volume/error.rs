@@ -48,8 +48,9 @@ pub enum VolumeError {
     },
     /// The backing has no label.
     #[error(
-        "{backing} is not the backing of this log: it has no label, and that of log {log} is \
-         expected: name the backing itself, or restore it from a copy"
+        "{backing} is not the backing of this log, or has another size: it has no label at its end, \
+         where that of log {log} is expected: name the backing itself, give it its old size, or \
+         restore it from a copy"
     )]
     NoLabel {
         /// The backing.

@@ -3,7 +3,10 @@
 use tantalum_device::{
     Block, BlockDevice, Caps, Data, DataMut, Durability, Partition, Payload, RamDevice, RamOptions,
 };
-use tantalum_log::{CreateOptions, Expects, Log, LogDevice, LogError, Lsn, OpenError, OpenOptions};
+use tantalum_log::{
+    CreateOptions, DeviceDescription, Expects, Log, LogDevice, LogError, Lsn, OpenError,
+    OpenOptions, Role,
+};
 use tantalum_rt::{Rt, Runtime};
 
 fn device(rt: &Rt, block: u32, bytes: u64, payload: Payload) -> RamDevice {
@@ -108,11 +111,22 @@ fn what_is_no_device_of_the_log_is_refused() {
 fn a_damaged_or_newer_superblock_is_refused_and_one_copy_suffices() {
     run(async |rt| {
         let all = make(&rt, &small()).await;
-        // The first copy is torn.
-        put(&all[0], 0, |b| b[20] ^= 1).await;
-        Log::open(&rt, named(&all), OpenOptions::default()).await.unwrap();
-        // The other one, too.
-        put(&all[0], 32, |b| b[20] ^= 1).await;
+        let whole = bytes_of(&all[0]).await[..32768].to_vec();
+        // One of both is torn: it is told, and mended by an opening that writes.
+        for at in [0, 32] {
+            put(&all[0], at, |b| b[20] ^= 1).await;
+            let reading = OpenOptions { read_only: true, ..OpenOptions::default() };
+            Log::open(&rt, named(&all), reading).await.unwrap();
+            let device = &named(&all)[0];
+            let found = DeviceDescription::read(device).await.unwrap();
+            assert_eq!(found.damaged, Some(at * 512));
+            Log::open(&rt, named(&all), OpenOptions::default()).await.unwrap();
+            assert_eq!(DeviceDescription::read(device).await.unwrap().damaged, None);
+            assert!(bytes_of(&all[0]).await[..32768] == whole);
+        }
+        for at in [0, 32] {
+            put(&all[0], at, |b| b[20] ^= 1).await;
+        }
         let damaged = refused(&rt, &all, OpenOptions::default()).await;
         assert_eq!(damaged, OpenError::Superblock("sd0".into()));
         for at in [0, 32] {
@@ -158,7 +172,7 @@ fn a_log_that_was_made_otherwise_than_expected_is_refused() {
         let array = [good(&rt), good(&rt)];
         Log::create(&rt, &named(&array), Some(&archive), &made).await.unwrap();
         let open = async |copies, partitions| {
-            let expects = Expects { copies, partitions };
+            let expects = Expects { copies, partitions, ..Expects::default() };
             let devices = named(&array).into_iter().chain([archive.clone()]).collect();
             Log::open(&rt, devices, OpenOptions { expects, ..OpenOptions::default() }).await
         };
@@ -170,6 +184,27 @@ fn a_log_that_was_made_otherwise_than_expected_is_refused() {
             assert_eq!(error, OpenError::Differs { device, what, made, expected });
         }
         open(Some(2), Some(2)).await.expect("it was made so").close().await.unwrap();
+        // A device of another log is that, before it is one that was made otherwise.
+        let other = LogDevice::new("other", good(&rt));
+        Log::create(&rt, &[other.clone()], None, &small()).await.unwrap();
+        let expects = Expects { copies: Some(2), ..Expects::default() };
+        let options = OpenOptions { expects, ..OpenOptions::default() };
+        let devices = named(&array).into_iter().chain([other]).collect();
+        let error = Log::open(&rt, devices, options).await.err().expect("it is refused");
+        assert!(matches!(error, OpenError::OtherLog { .. }), "{error}");
+        // And a device is for what it was made for.
+        for (device, expected, made) in
+            [("sd0", Role::Archive, Role::Array), ("archive", Role::Array, Role::Archive)]
+        {
+            let roles = vec![(device.to_string(), expected)];
+            let options = OpenOptions {
+                expects: Expects { roles, ..Expects::default() },
+                ..OpenOptions::default()
+            };
+            let devices = named(&array).into_iter().chain([archive.clone()]).collect();
+            let error = Log::open(&rt, devices, options).await.err().expect("it is refused");
+            assert_eq!(error, OpenError::Role { device: device.to_string(), made });
+        }
     });
 }
 
