@@ -18,7 +18,7 @@ pub use cache::{
 };
 pub use codes::{log_code, open_code, volume_code};
 pub use description::{Description, ONE_COPY, Replaced, is_description};
-pub use devices::{Devices, Members, linked, no_device, open, open_each, runtime};
+pub use devices::{Devices, Members, linked, no_device, not_there, open, open_each, runtime};
 pub use in_words::{in_words, in_words_of_replace};
 pub use member::{Member, MemberLink};
 pub use missing::{Files, make, make_missing};

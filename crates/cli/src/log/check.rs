@@ -1,8 +1,8 @@
 //! `tantalum log check`.
 
-use super::inspect::{no_backing, superblock_damaged};
+use super::inspect::superblock_damaged;
 use crate::counted::counted;
-use crate::members::{Description, Devices, in_words, no_device, open_code, runtime};
+use crate::members::{Description, Devices, in_words, no_device, not_there, open_code, runtime};
 use crate::out;
 use clap::Args;
 use serde::Serialize;
@@ -140,7 +140,7 @@ fn examine(path: &Path, salvage: bool) -> Result<Report, (String, u8)> {
     if let Some(backing) = &description.backing
         && let Some(why) = no_device(backing)
     {
-        faults.push(no_backing(backing, why));
+        faults.push(format!("the backing {}", not_there(&backing.display().to_string(), why)));
         description.backing = None;
     }
     let mut runtime = runtime().map_err(|why| (why, out::FAILED))?;

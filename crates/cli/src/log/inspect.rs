@@ -1,7 +1,7 @@
 //! `tantalum log inspect`.
 
 use crate::counted::counted;
-use crate::members::{Description, Member, Members, in_words, no_device, open_each, runtime};
+use crate::members::{Description, Member, in_words, open_each, runtime};
 use crate::out;
 use clap::Args;
 use serde::Serialize;
@@ -85,34 +85,35 @@ fn look(path: &Path) -> Result<Vec<Device>, (String, u8)> {
     let rt = runtime.handle();
     let of_log = description.devices.iter().chain(&description.archive);
     let opened = open_each(&rt, of_log.chain(&description.backing)).map_err(usage)?;
-    let backing = description.backing.iter().filter_map(|path| {
-        let failure = no_device(path).map(|why| no_backing(path, why))?;
-        Some(Device { name: path.display().to_string(), failure: Some(failure), is: None })
-    });
     let preset = preset.map(|why| {
         let name = description.latencies.iter().map(|path| path.display().to_string());
         Device { name: name.collect::<Vec<_>>().join(", "), failure: Some(why), is: None }
     });
-    let beside: Vec<Device> = backing.chain(preset).collect();
     let count = description.devices.len() + description.archive.iter().count();
     let all = async move {
-        let members = opened.iter().filter_map(|(_, member)| member.as_ref().ok().cloned());
-        Members::of(members.collect()).power_on().await.map_err(failed)?;
         let mut all = Vec::new();
-        for (name, member) in opened.into_iter().take(count) {
-            all.push(match member {
-                Ok(member) => described(name, &member).await,
-                Err(failure) => Device { name, failure: Some(failure), is: None },
-            });
+        for (place, (name, member)) in opened.into_iter().enumerate() {
+            let is_backing = place >= count;
+            match member {
+                Ok(_) if is_backing => {}
+                Ok(member) => all.push(described(name, &member).await),
+                Err(why) => {
+                    let why = if is_backing { format!("the backing {why}") } else { why };
+                    all.push(Device { name, failure: Some(why), is: None });
+                }
+            }
         }
-        all.extend(beside);
-        Ok(all)
+        all.extend(preset);
+        all
     };
-    runtime.block_on(all).map_err(|e| failed(format!("the devices do not answer: {e}")))?
+    runtime.block_on(all).map_err(|e| failed(format!("the devices do not answer: {e}")))
 }
 
 /// What a device says of itself, and what is wrong with it.
 async fn described(name: String, member: &Member) -> Device {
+    if let Err(e) = member.power_on().await {
+        return Device { failure: Some(format!("{name}: {e}: see to the device")), name, is: None };
+    }
     let device = LogDevice::new(name.clone(), member.device());
     let has = device.device.caps().bytes();
     match DeviceDescription::read(&device).await {
@@ -139,12 +140,6 @@ pub fn superblock_damaged(name: &str, at: u64) -> String {
         "{name} has one whole superblock of two, that at byte {at} is damaged: `tantalum log \
          recover` writes it again"
     )
-}
-
-/// What to say of a backing that is none.
-pub fn no_backing(path: &Path, why: &str) -> String {
-    let path = path.display();
-    format!("the backing {path} {why}: bring it back, or restore it from a copy")
 }
 
 fn is(found: DeviceDescription) -> Is {

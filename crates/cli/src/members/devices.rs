@@ -59,7 +59,7 @@ pub fn open_each<'a>(
     for (place, path) in paths.enumerate() {
         let name = name_of(path, place);
         let opened = match no_device(path) {
-            Some(why) => Err(format!("{name} {why}")),
+            Some(why) => Err(not_there(&name, why)),
             None => open_one(rt, path, place, view)
                 .map(|(_, member)| member)
                 .inspect_err(|why| refused = Some(refused.take().unwrap_or(why.clone()))),
@@ -190,6 +190,11 @@ fn there(of: &Description) -> Description {
         of.archive = of.archive.take().filter(is_there);
     }
     of
+}
+
+/// What to say of something in whose place is no device, for this reason.
+pub fn not_there(name: &str, why: &str) -> String {
+    format!("{name} {why}: bring it back, or restore it from a copy")
 }
 
 /// Why there is no device at this path that could hold anything; `None`: there may be one.
