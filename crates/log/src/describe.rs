@@ -83,9 +83,10 @@ impl DeviceDescription {
     }
 }
 
-/// The superblock of a device, where a copy of it is damaged, and the states on the device.
+/// What lies before the areas of a device.
 struct Head {
     superblock: Superblock,
+    /// Where a copy of the superblock is damaged.
     damaged: Option<u64>,
     states: Vec<State>,
 }
