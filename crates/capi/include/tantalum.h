@@ -419,20 +419,31 @@ typedef struct tantalum_log_options {
     uint64_t degraded;       /* not 0: with two copies, without a device that is missing or fails */
     uint64_t no_hedging;     /* not 0: slow writes are not written again elsewhere */
     uint64_t buffered;       /* not 0: files are used through the page cache */
+    /*
+     * How long writes take, so that the first slow one is written again elsewhere. Null, or for each
+     * device, in the order in which they are given: the file (FILE.toml) that `tantalum log
+     * calibrate` wrote, the name of a preset ("usb-a"), or null if nothing is known.
+     */
+    const char *const *latencies;
+    uint64_t expect_copies;     /* a log that was made with other copies is refused; 0: any */
+    uint64_t expect_partitions; /* the same of its partitions */
 } tantalum_log_options;
 
-#define TANTALUM_LOG_OPTIONS_INIT { sizeof(tantalum_log_options), 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+#define TANTALUM_LOG_OPTIONS_INIT \
+    { sizeof(tantalum_log_options), 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL, 0, 0 }
 
 /*
  * Makes a log on `count` files or block devices and, if archive is not null, an archive. If a device
- * holds something else nothing is changed, unless options->force.
+ * holds something else nothing is changed, unless options->force. On failure files that were made are
+ * removed.
  */
 int tantalum_log_create(const char *const *devices, size_t count, const char *archive,
                         const tantalum_log_create_options *options);
 
 /*
  * Opens a log on all its devices, in any order, the archive among them. It is read from its
- * checkpoint to its end. On failure *log is null.
+ * checkpoint to its end. With options->degraded a file that is not there is a missing device.
+ * EINVAL: latencies that cannot be read. On failure *log is null.
  */
 int tantalum_log_open(const char *const *devices, size_t count,
                       const tantalum_log_options *options, tantalum_log **log);
@@ -536,8 +547,9 @@ typedef struct tantalum_log_record {
 #define TANTALUM_LOG_RECORD_INIT { sizeof(tantalum_log_record), 0, 0, 0, NULL, 0 }
 
 /*
- * Begins to read at `from`, which is the LSN or the end of a record, up to what is durable now. On
- * failure *reader is null.
+ * Begins to read at `from`, which is the LSN or the end of a record, up to what is durable now. If
+ * it is neither, the first tantalum_log_next fails with EINVAL, and the message has the LSN of the
+ * record in which it lies. On failure *reader is null.
  */
 int tantalum_log_read(const tantalum_log *log, uint64_t from, tantalum_log_reader **reader);
 
@@ -546,6 +558,37 @@ int tantalum_log_next(tantalum_log_reader *reader, tantalum_log_record *record);
 
 /* Ends a reader; its last record goes. It may be null. */
 void tantalum_log_read_end(tantalum_log_reader *reader);
+
+/* Acknowledged bytes of a log with two copies that are on one device alone. */
+typedef struct tantalum_log_part {
+    uint64_t size;
+    uint64_t found;      /* 1: there is such a part; 0: there are no more */
+    uint64_t lsn;
+    uint64_t end;
+    const char *on;      /* the device that has them */
+    const char *damaged; /* the device on which something else lies in their place, or null */
+    uint64_t offset;     /* where it lies there, in bytes */
+} tantalum_log_part;
+
+#define TANTALUM_LOG_PART_INIT { sizeof(tantalum_log_part), 0, 0, 0, NULL, NULL, 0 }
+
+/* Such parts, for one thread at a time. */
+typedef struct tantalum_log_parts tantalum_log_parts;
+
+/*
+ * Which acknowledged bytes are on one device alone, in order: the other copy is damaged, or its
+ * device did not answer when it was written. All records are there; another loss would lose these.
+ * They have two copies again when the checkpoint is past them, or tantalum_log_replace has put
+ * another device in the place of the damaged one. While a device takes no part there are none. Reads
+ * all devices, while other threads go on. On failure *parts is null.
+ */
+int tantalum_log_one_copy(const tantalum_log *log, tantalum_log_parts **parts);
+
+/* The next of them. Set part->size = sizeof *part before. Its names are valid until the parts end. */
+int tantalum_log_next_part(tantalum_log_parts *parts, tantalum_log_part *part);
+
+/* Ends the parts. They may be null. */
+void tantalum_log_parts_end(tantalum_log_parts *parts);
 
 /*
  * Waits until everything appended is durable, and ends the log: every other call fails from then on

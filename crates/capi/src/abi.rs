@@ -410,6 +410,12 @@ records! {
         no_hedging: u64,
         /// Not 0: files are used through the page cache.
         buffered: u64,
+        /// Null, or for each device how long its writes take: a string of C, or null.
+        latencies: *const *const c_char,
+        /// Copies with which the log has to have been made; 0: any.
+        expect_copies: u64,
+        /// Partitions, in the same way.
+        expect_partitions: u64,
     }
 
     /// What a log has done since it was opened, and how it is.
@@ -474,6 +480,22 @@ records! {
         data: *const c_void,
         /// How many.
         bytes: u64,
+    }
+
+    /// Acknowledged bytes of a log that one device has alone.
+    tantalum_log_part {
+        /// 1: there is such a part; 0: there are no more.
+        found: u64,
+        /// The first LSN.
+        lsn: u64,
+        /// Where they end.
+        end: u64,
+        /// The device that has them.
+        on: *const c_char,
+        /// The device with the damaged copy, or null.
+        damaged: *const c_char,
+        /// The offset there, in bytes.
+        offset: u64,
     }
 
     /// A slow store of the program's: see the header.

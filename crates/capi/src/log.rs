@@ -11,14 +11,16 @@ use crate::open::text;
 use crate::record::{put, take};
 use ::tantalum_log::{
     Appended, BlockingError, BlockingLog, BlockingOptions, BlockingRecords, CreateOptions,
-    DeviceHealth, LogError, Lsn, OpenError, Record, WhenFull,
+    DeviceHealth, LogError, Lsn, OneCopy, OpenError, Record, WhenFull,
 };
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fd::{AsRawFd, OwnedFd};
-use std::ffi::{c_char, c_int, c_void};
+use std::ffi::{CString, c_char, c_int, c_void};
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
+use tantalum_device::SampledModel;
+use tantalum_device::presets::SAMPLED;
 use tantalum_rt::Nanos;
 
 /// Devices of a log and pieces of a record, at most: more are a mistake.
@@ -41,6 +43,22 @@ pub struct tantalum_log_reader {
     record: Option<Record>,
 }
 
+/// Bytes that one device has alone, on their way to a caller.
+#[allow(non_camel_case_types)]
+pub struct tantalum_log_parts {
+    all: Vec<Part>,
+    /// The one that comes next.
+    next: usize,
+}
+
+/// A [`OneCopy`], with names for C.
+struct Part {
+    lsn: Lsn,
+    end: Lsn,
+    on: CString,
+    place: Option<(CString, u64)>,
+}
+
 impl From<LogError> for Failure {
     fn from(e: LogError) -> Failure {
         let code = match &e {
@@ -51,7 +69,7 @@ impl From<LogError> for Failure {
             LogError::Io { error, .. } => Failure::from(error.clone()).code,
             LogError::BeforeFirst { .. }
             | LogError::NotDurable { .. }
-            | LogError::NoRecord(_)
+            | LogError::NoRecord { .. }
             | LogError::Replace(_) => TANTALUM_EINVAL,
             LogError::Failed(_) | LogError::Unanswered { .. } => TANTALUM_ELOG,
         };
@@ -180,9 +198,27 @@ fn create_options(o: &tantalum_log_create_options) -> Result<CreateOptions, Fail
     })
 }
 
-fn options(o: &tantalum_log_options) -> BlockingOptions {
+/// How a log on these devices is used.
+///
+/// # Safety
+/// `o.latencies` is null, or has a string of C or null for each device.
+unsafe fn options(o: &tantalum_log_options, devices: &[&Path]) -> Result<BlockingOptions, Failure> {
     let mut options = BlockingOptions::default();
     let open = &mut options.open;
+    for (i, device) in devices.iter().enumerate().filter(|_| !o.latencies.is_null()) {
+        // SAFETY: one of the caller's strings.
+        let preset = unsafe { text(o.latencies.add(i).read_unaligned(), "latencies") }?;
+        if let Some(preset) = preset {
+            open.latencies.push((device.display().to_string(), latencies(preset)?));
+        }
+    }
+    let expected = |value: u64, what: &str| {
+        let wrong = |_| Failure::invalid(format!("{what}: a log never has {value}"));
+        u16::try_from(value).map(|value| Some(value).filter(|v| *v > 0)).map_err(wrong)
+    };
+    let copies = expected(o.expect_copies, "expect_copies")?;
+    open.expects.copies = copies.map(|copies| copies.min(255) as u8);
+    open.expects.partitions = expected(o.expect_partitions, "expect_partitions")?;
     if o.memory > 0 {
         open.memory = usize::try_from(o.memory).unwrap_or(usize::MAX);
     }
@@ -200,7 +236,46 @@ fn options(o: &tantalum_log_options) -> BlockingOptions {
     open.degraded = o.degraded != 0;
     open.hedge.enabled &= o.no_hedging == 0;
     options.file.buffered = o.buffered != 0;
-    options
+    Ok(options)
+}
+
+/// How long the writes of a device take, as a preset says: one of the library, or a file.
+#[allow(clippy::disallowed_methods, reason = "the edge: the file that the caller names")]
+fn latencies(preset: &str) -> Result<SampledModel, Failure> {
+    let invalid = |why: String| Failure::invalid(format!("latencies: {preset}{why}"));
+    let known = SAMPLED.iter().find(|(name, _)| *name == preset);
+    let read = match known {
+        Some((_, text)) => text.to_string(),
+        None if preset.ends_with(".toml") => std::fs::read_to_string(preset).map_err(|e| {
+            invalid(format!(": {e}: name a file that `tantalum log calibrate` wrote"))
+        })?,
+        None => {
+            let known: Vec<_> = SAMPLED.iter().map(|(name, _)| *name).collect();
+            let known = known.join(", ");
+            return Err(invalid(format!(": there is no such preset: use {known} or FILE.toml")));
+        }
+    };
+    let model: SampledModel = toml::from_str(&read).map_err(|e| {
+        let line = e.span().map(|at| read[..at.start].matches('\n').count() + 1);
+        let line = line.map_or(String::new(), |line| format!(":{line}"));
+        invalid(format!("{line}: {}", e.message().replace('\n', ", ")))
+    })?;
+    model.check().map_err(|fault| invalid(format!(": {fault}")))?;
+    Ok(model)
+}
+
+/// Files that were made for a log; dropped, it removes them.
+#[derive(Default)]
+struct Made<'a>(Vec<&'a Path>);
+
+impl Drop for Made<'_> {
+    #[allow(clippy::disallowed_methods, reason = "the edge: the files that this made")]
+    fn drop(&mut self) {
+        for path in &self.0 {
+            // Whoever took it away meanwhile wanted the same.
+            let _ = std::fs::remove_file(path);
+        }
+    }
 }
 
 /// Makes a log. See the header.
@@ -223,20 +298,24 @@ pub unsafe extern "C" fn tantalum_log_create(
         let (create, archive) = (create_options(&o)?, archive.map(Path::new));
         let mut used = BlockingOptions::default();
         used.file.buffered = o.buffered != 0;
+        let mut made = Made::default();
         if o.file_bytes > 0 {
             for path in devices.iter().copied().chain(archive).filter(|path| !path.exists()) {
                 BlockingLog::make_file(path, o.file_bytes, &used)?;
+                made.0.push(path);
             }
         }
-        Ok(BlockingLog::create(&devices, archive, &create, &used)?)
+        BlockingLog::create(&devices, archive, &create, &used)?;
+        made.0.clear();
+        Ok(())
     })
 }
 
 /// Opens a log. See the header.
 ///
 /// # Safety
-/// `devices` has `count` strings of C; `how` points to a structure with a correct size field;
-/// `log` to room for a pointer.
+/// `devices` has `count` strings of C; `how` points to a structure with a correct size field, whose
+/// `latencies` are null or `count` strings of C or nulls; `log` to room for a pointer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tantalum_log_open(
     devices: *const *const c_char,
@@ -252,7 +331,9 @@ pub unsafe extern "C" fn tantalum_log_open(
         unsafe { log.write(std::ptr::null_mut()) };
         // SAFETY: the caller guarantees it.
         let (devices, how) = unsafe { (paths(devices, count)?, take(how)?) };
-        let opened = BlockingLog::open(&devices, options(&how))?;
+        // SAFETY: as before.
+        let options = unsafe { options(&how, &devices) }?;
+        let opened = BlockingLog::open(&devices, options)?;
         let handle = Box::new(tantalum_log { log: opened, moved: Mutex::default() });
         // SAFETY: as before.
         unsafe { log.write(Box::into_raw(handle)) };
@@ -566,6 +647,85 @@ pub unsafe extern "C" fn tantalum_log_read_end(reader: *mut tantalum_log_reader)
         if !reader.is_null() {
             // SAFETY: made by `tantalum_log_read`, and the caller no longer uses it.
             drop(unsafe { Box::from_raw(reader) });
+        }
+        Ok(())
+    });
+}
+
+/// Which bytes have one copy. See the header.
+///
+/// # Safety
+/// `log` is null or open; `parts` is null or room for a pointer.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tantalum_log_one_copy(
+    log: *const tantalum_log,
+    parts: *mut *mut tantalum_log_parts,
+) -> c_int {
+    boundary(|| {
+        if parts.is_null() {
+            return Err(Failure::invalid("there is no room for the parts"));
+        }
+        // SAFETY: the caller's room for a pointer.
+        unsafe { parts.write(std::ptr::null_mut()) };
+        // SAFETY: the caller guarantees it.
+        let found = unsafe { of(log) }?.log.one_copy()?;
+        let name = |text: String| CString::new(text).unwrap_or_default();
+        let part = |OneCopy { lsn, end, on, place }| Part {
+            lsn,
+            end,
+            on: name(on),
+            place: place.map(|(device, offset)| (name(device), offset)),
+        };
+        let all = found.into_iter().map(part).collect();
+        // SAFETY: as before.
+        unsafe { parts.write(Box::into_raw(Box::new(tantalum_log_parts { all, next: 0 }))) };
+        Ok(())
+    })
+}
+
+/// The next part. See the header.
+///
+/// # Safety
+/// `parts` is null or open, and used by this thread alone; `part` points to a structure with a
+/// correct size field.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tantalum_log_next_part(
+    parts: *mut tantalum_log_parts,
+    part: *mut tantalum_log_part,
+) -> c_int {
+    boundary(|| {
+        // SAFETY: the caller guarantees it.
+        let parts = unsafe { parts.as_mut() };
+        let parts = parts.ok_or_else(|| Failure::invalid("the parts are null"))?;
+        let found = match parts.all.get(parts.next) {
+            None => tantalum_log_part::default(),
+            Some(next) => tantalum_log_part {
+                found: 1,
+                lsn: next.lsn.0,
+                end: next.end.0,
+                on: next.on.as_ptr(),
+                damaged: next.place.as_ref().map_or(std::ptr::null(), |(on, _)| on.as_ptr()),
+                offset: next.place.as_ref().map_or(0, |(_, offset)| *offset),
+                ..Default::default()
+            },
+        };
+        // SAFETY: the caller guarantees it.
+        unsafe { put(part, &found) }?;
+        parts.next += 1;
+        Ok(())
+    })
+}
+
+/// Ends the parts.
+///
+/// # Safety
+/// `parts` is null, or open and not used any more.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tantalum_log_parts_end(parts: *mut tantalum_log_parts) {
+    boundary(|| {
+        if !parts.is_null() {
+            // SAFETY: made by `tantalum_log_one_copy`, and the caller no longer uses it.
+            drop(unsafe { Box::from_raw(parts) });
         }
         Ok(())
     });

@@ -201,24 +201,30 @@ impl<D: BlockDevice + Clone + 'static> Core<D> {
         self.pump();
     }
 
-    /// Whether a record begins at `lsn`; `None` if memory does not have it.
-    pub fn begins_in_memory(&self, lsn: Lsn) -> Option<bool> {
+    /// What is durable, and where the last record ends that is wholly durable.
+    pub fn durable_and_record(&self) -> (Lsn, Lsn) {
+        let mut works = self.works();
+        (works.plan.durable(), works.durable_end())
+    }
+
+    /// Whether memory has a record that begins at `lsn`, or the log ends there.
+    pub fn begins_in_memory(&self, lsn: Lsn) -> bool {
         let works = self.works();
         let ring = &works.ring;
         if lsn == ring.end() {
-            return Some(true);
+            return true;
         }
         if lsn < ring.start() || lsn > ring.end() {
-            return None;
+            return false;
         }
         let mut length = ring.end().since(lsn).min(crate::record::FRAME as u64);
         loop {
             let mut bytes = vec![0; length as usize];
             ring.copy(lsn, &mut bytes);
             match look(lsn, &bytes, self.record_limit) {
-                Next::Whole(_) => return Some(true),
+                Next::Whole(_) => return true,
                 Next::Needs(more) if ring.end().since(lsn) >= more as u64 => length = more as u64,
-                _ => return Some(false),
+                _ => return false,
             }
         }
     }

@@ -315,8 +315,16 @@ pub enum LogError {
         durable: Lsn,
     },
     /// No record begins there.
-    #[error("no record begins at {0}: use the LSN or the end of a record")]
-    NoRecord(Lsn),
+    #[error(
+        "no record begins at {lsn}{}: use the LSN or the end of a record",
+        .within.map_or(String::new(), |begins| format!(", which lies in the record at {begins}"))
+    )]
+    NoRecord {
+        /// What was asked for.
+        lsn: Lsn,
+        /// The LSN of the record in which it lies, if that is known.
+        within: Option<Lsn>,
+    },
     /// Acknowledged bytes cannot be read.
     #[error("{0}")]
     Damaged(Damage),

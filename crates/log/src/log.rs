@@ -10,7 +10,7 @@ use crate::core::Core;
 use crate::keep::PATIENCE;
 use crate::options::{LogDevice, OpenOptions, WhenFull};
 use crate::record::{FRAME, frame};
-use crate::records::{Cutter, Records};
+use crate::records::Records;
 use crate::stats::LogStats;
 use crate::tasks;
 use crate::works::Works;
@@ -213,21 +213,22 @@ impl<D: BlockDevice + Clone + 'static> Log<D> {
     }
 
     /// The records from `from` on, which is the LSN or the end of a record, up to what is durable
-    /// now.
+    /// now. If it is neither, the first [`Records::next`] fails with [`LogError::NoRecord`], which
+    /// says in which record it lies. (What is durable now may end within a record: from there on
+    /// there are no records.)
     ///
     /// # Errors
     /// [`LogError::BeforeFirst`] and [`LogError::NotDurable`].
     pub fn read(&self, from: Lsn) -> Result<Records<D>, LogError> {
-        let (first, durable) = (self.first(), self.durable());
+        let (first, (durable, durable_end)) = (self.first(), self.core.durable_and_record());
         if from < first {
             return Err(LogError::BeforeFirst { lsn: from, first });
         }
         if from > durable {
             return Err(LogError::NotDurable { lsn: from, durable });
         }
-        let cutter = Cutter::new(from, self.core.record_limit);
-        let (merge, first) = (self.core.merge(from), self.core.first.clone());
-        Ok(Records { merge, cutter, end: durable, first })
+        let proven = from == first || from == durable_end;
+        Ok(Records::new(&self.core, from, durable, proven))
     }
 
     /// Of a log with two copies: which acknowledged bytes are on one device alone, in order. Reads
@@ -258,9 +259,7 @@ impl<D: BlockDevice + Clone + 'static> Log<D> {
         if lsn > durable {
             return Err(LogError::NotDurable { lsn, durable });
         }
-        if !self.begins_record(lsn).await? {
-            return Err(LogError::NoRecord(lsn));
-        }
+        self.check_record(lsn).await?;
         core.write_checkpoint(lsn, number).await
     }
 
@@ -309,20 +308,21 @@ impl<D: BlockDevice + Clone + 'static> Log<D> {
         crate::describe::place_of(others, device).await
     }
 
-    /// Whether a record begins or will begin at `lsn`.
-    async fn begins_record(&self, lsn: Lsn) -> Result<bool, LogError> {
+    /// Checks that a record begins or will begin at `lsn`.
+    async fn check_record(&self, lsn: Lsn) -> Result<(), LogError> {
         let core = &self.core;
-        if let Some(begins) = core.begins_in_memory(lsn) {
-            return Ok(begins);
+        if core.begins_in_memory(lsn) {
+            return Ok(());
         }
-        // What becomes durable during the reading is not read.
-        let durable_end = core.works().durable_end();
-        match self.read(lsn)?.next().await {
-            Ok(Some(_)) => Ok(true),
-            Err(LogError::Damaged(_)) => Ok(false),
+        let (durable, durable_end) = core.durable_and_record();
+        if durable_end < lsn && lsn <= durable {
+            return Err(LogError::NoRecord { lsn, within: Some(durable_end) });
+        }
+        let mut records = self.read(lsn)?;
+        match records.next().await {
+            // A damaged one begins there, if any.
+            Ok(_) | Err(LogError::Damaged(_)) => records.prove().await,
             Err(e) => Err(e),
-            // At most a part of the record is durable.
-            Ok(None) => Ok(lsn == durable_end || lsn == self.first()),
         }
     }
 

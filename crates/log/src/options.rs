@@ -131,6 +131,9 @@ pub struct OpenOptions {
     pub degraded: bool,
     /// How the log has to have been made: one that was made otherwise is not opened.
     pub expects: Expects,
+    /// The names of all devices of the log, also of those that are not there. If one device is
+    /// missing, and one of these names is left over, messages call it by that name.
+    pub names: Vec<String>,
 }
 
 impl Default for OpenOptions {
@@ -149,6 +152,7 @@ impl Default for OpenOptions {
             salvage: false,
             degraded: false,
             expects: Expects::default(),
+            names: Vec::new(),
         }
     }
 }

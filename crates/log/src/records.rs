@@ -3,11 +3,11 @@
 //! 1. Records are delivered in order, without a gap, up to the end that was durable when the
 //!    reading began.
 
+use crate::core::Core;
 use crate::error::Damage;
 use crate::merge::Merge;
 use crate::record::{FRAME, Next, Record, look};
 use crate::{LogError, Lsn};
-use std::cell::Cell;
 use std::rc::Rc;
 use tantalum_device::BlockDevice;
 
@@ -63,21 +63,83 @@ impl Cutter {
 
 /// The records of a log from an LSN on, up to what was durable when the reading began.
 pub struct Records<D> {
-    pub(crate) merge: Merge<D>,
-    pub(crate) cutter: Cutter,
+    core: Rc<Core<D>>,
+    merge: Merge<D>,
+    cutter: Cutter,
     /// Everything before it was durable.
-    pub(crate) end: Lsn,
-    /// The first LSN of the log, as it is now.
-    pub(crate) first: Rc<Cell<Lsn>>,
+    end: Lsn,
+    /// Where the reading began, as long as nothing says that a record begins there.
+    unproven: Option<Lsn>,
 }
 
-impl<D: BlockDevice + 'static> Records<D> {
+impl<D: BlockDevice + Clone + 'static> Records<D> {
+    /// The records from `from` on, up to `end`. Whether a record begins there is `proven` or not.
+    pub(crate) fn new(core: &Rc<Core<D>>, from: Lsn, end: Lsn, proven: bool) -> Records<D> {
+        let (merge, cutter) = (core.merge(from), Cutter::new(from, core.record_limit));
+        let unproven = (!proven).then_some(from);
+        Records { core: core.clone(), merge, cutter, end, unproven }
+    }
+
     /// The next record; `None` at the end.
     ///
     /// # Errors
+    /// [`LogError::NoRecord`] if none begins where the reading begins,
     /// [`LogError::BeforeFirst`] if the checkpoint has passed this place meanwhile, and
     /// [`LogError::Damaged`] if a device has lost what it acknowledged.
     pub async fn next(&mut self) -> Result<Option<Record>, LogError> {
+        let found = self.take().await;
+        match found {
+            Ok(Some(_)) => self.unproven = None,
+            // A record that is damaged, or is not durable yet? Or none begins there.
+            Err(LogError::Damaged(_)) | Ok(None) if self.cutter.lsn() < self.end => {
+                self.prove().await?;
+            }
+            _ => {}
+        }
+        found
+    }
+
+    /// Whether a record begins, or will begin, where the reading does. If no record was found
+    /// there, what is before it is read, from the checkpoint on.
+    ///
+    /// # Errors
+    /// [`LogError::NoRecord`], and as [`Records::next`].
+    pub(crate) async fn prove(&mut self) -> Result<(), LogError> {
+        let Some(lsn) = self.unproven else { return Ok(()) };
+        let within = loop {
+            let first = self.core.first.get();
+            if lsn < first {
+                return Err(LogError::BeforeFirst { lsn, first });
+            }
+            let mut before = Records::new(&self.core, first, self.end, true);
+            match before.record_around(lsn).await {
+                // The checkpoint has moved meanwhile.
+                Err(_) if self.core.first.get() > first => {}
+                found => break found?,
+            }
+        };
+        if within.is_some() {
+            return Err(LogError::NoRecord { lsn, within });
+        }
+        self.unproven = None;
+        Ok(())
+    }
+
+    /// The LSN of the record in which `lsn` lies; `None` if one begins there.
+    async fn record_around(&mut self, lsn: Lsn) -> Result<Option<Lsn>, LogError> {
+        while self.cutter.lsn() < lsn {
+            let begins = self.cutter.lsn();
+            match self.take().await? {
+                Some(record) if record.end <= lsn => {}
+                // Without a record: it is durable in part.
+                _ => return Ok(Some(begins)),
+            }
+        }
+        Ok(None)
+    }
+
+    /// The next record, as it is read.
+    async fn take(&mut self) -> Result<Option<Record>, LogError> {
         loop {
             let lsn = self.cutter.lsn();
             if lsn >= self.end {
@@ -109,8 +171,9 @@ impl<D: BlockDevice + 'static> Records<D> {
 
     /// What should be at `lsn` is not there.
     fn gone(&self, lsn: Lsn) -> LogError {
-        if lsn < self.first.get() {
-            return LogError::BeforeFirst { lsn, first: self.first.get() };
+        let first = self.core.first.get();
+        if lsn < first {
+            return LogError::BeforeFirst { lsn, first };
         }
         let place = self.merge.suspect(lsn);
         LogError::Damaged(Damage { lsn, watermark: self.end, place })

@@ -23,7 +23,8 @@ pub enum DeviceHealth {
 pub struct DeviceStats {
     /// Its index in the log.
     pub index: usize,
-    /// Its name; empty if it was not there when the log was opened.
+    /// Its name; if it was not there when the log was opened, what
+    /// [`OpenOptions::names`](crate::OpenOptions::names) say, or nothing.
     pub name: String,
     /// What it is for.
     pub role: Role,
@@ -137,6 +138,16 @@ impl LogStats {
     }
 }
 
+/// If one device has no name, and one of these names is of no other device, it has that name.
+fn name_missing(devices: &mut [DeviceStats], names: &[String]) {
+    let left = names.iter().filter(|name| devices.iter().all(|d| d.name != **name));
+    let left: Vec<&String> = left.collect();
+    let mut nameless = devices.iter_mut().filter(|d| d.name.is_empty());
+    if let ([name], Some(device), None) = (&left[..], nameless.next(), nameless.next()) {
+        device.name = (*name).clone();
+    }
+}
+
 impl<D: BlockDevice + Clone + 'static> Core<D> {
     pub(crate) fn stats(&self) -> LogStats {
         let (works, state) = (self.works(), self.state.borrow());
@@ -145,8 +156,9 @@ impl<D: BlockDevice + Clone + 'static> Core<D> {
         let unit = u64::from(self.unit);
         let (records, record_bytes) = works.records;
         let (sections_used, sections) = plan.sections();
-        let devices: Vec<DeviceStats> =
+        let mut devices: Vec<DeviceStats> =
             (0..plan.health().len()).map(|i| self.device(i, &works)).collect();
+        name_missing(&mut devices, &self.options.names);
         let present = |d: &DeviceStats| d.health == DeviceHealth::Present;
         LogStats {
             first: self.first.get(),

@@ -9,7 +9,7 @@ use std::thread;
 use tantalum_device::{Caps, CommandKind, Faults, Payload, RamDevice, RamOptions};
 use tantalum_log::{
     Appended, BlockingError, BlockingLog, BlockingOptions, CreateOptions, Log, LogDevice, LogError,
-    Lsn, OpenOptions, WhenFull,
+    Lsn, OpenError, OpenOptions, WhenFull,
 };
 use tantalum_testing::Scratch;
 
@@ -248,7 +248,7 @@ fn appends_wait_for_a_checkpoint() {
 
 /// What is durable may end within a record: then the next checkpoint moves.
 fn part_of_a_record(e: LogError) -> Result<(), LogError> {
-    if matches!(e, LogError::NoRecord(_)) { Ok(()) } else { Err(e) }
+    if matches!(e, LogError::NoRecord { .. }) { Ok(()) } else { Err(e) }
 }
 
 #[test]
@@ -261,6 +261,67 @@ fn a_call_that_makes_no_sense_has_an_error_of_its_own() {
     assert_eq!(log.read(lsn).err(), Some(LogError::NotDurable { lsn, durable }));
     let missing = BlockingLog::open(&["/nowhere/at/all"], BlockingOptions::default()).err();
     assert!(matches!(missing, Some(BlockingError::File(_))), "{missing:?}");
+
+    // Within a record, in memory and on the device, nothing begins.
+    let at = log.commit(b"a record").unwrap();
+    let (lsn, within) = (at.lsn.plus(3), Some(at.lsn));
+    let none = LogError::NoRecord { lsn, within };
+    assert_eq!(log.checkpoint(lsn, 1), Err(none.clone()));
+    assert_eq!(log.read(lsn).unwrap().next(), Some(Err(none.clone())));
+    log.commit(b"another one").unwrap();
+    assert_eq!(log.read(lsn).unwrap().next(), Some(Err(none)));
+}
+
+/// Once it was told to end the process that uses the file, which was this one.
+#[test]
+fn a_file_that_is_named_twice_is_told_so_by_any_name() {
+    let scratch = Scratch::new();
+    let (one, link) = (scratch.path("a.log"), scratch.path("link"));
+    let options = options(1 << 20);
+    BlockingLog::make_file(&one, 1 << 20, &options).unwrap();
+    std::os::unix::fs::symlink(&one, &link).unwrap();
+    for (a, b) in [(&one, &one), (&one, &link), (&link, &one)] {
+        let name = |path: &PathBuf| path.display().to_string();
+        let twice = OpenError::Twice(name(a), name(b)).to_string();
+        let array = BlockingLog::create(&[a, b], None, &create_options(), &options);
+        assert_eq!(array.unwrap_err().to_string(), twice);
+        let archive = BlockingLog::create(&[a], Some(b), &create_options(), &options);
+        assert_eq!(archive.unwrap_err().to_string(), twice);
+        let opened = BlockingLog::open(&[a, b], options.clone());
+        assert_eq!(opened.err().map(|e| e.to_string()), Some(twice));
+    }
+}
+
+#[test]
+fn a_file_that_is_not_there_is_a_missing_device_of_a_degraded_log() {
+    let scratch = Scratch::new();
+    let files = [scratch.path("0.log"), scratch.path("1.log")];
+    let mut options = options(1 << 20);
+    files.iter().for_each(|path| BlockingLog::make_file(path, 1 << 20, &options).unwrap());
+    let create = CreateOptions { copies: 2, ..create_options() };
+    BlockingLog::create(&files, None, &create, &options).unwrap();
+    std::fs::remove_file(&files[1]).unwrap();
+    let not_there = |opened: Result<BlockingLog, BlockingError>| {
+        let told = opened.err().map_or(String::new(), |e| e.to_string());
+        assert!(told.starts_with(&files[1].display().to_string()), "{told}");
+    };
+    not_there(BlockingLog::open(&files, options.clone()));
+    options.open.degraded = true;
+    let log = BlockingLog::open(&files, options.clone()).unwrap();
+    log.commit(b"on one device").unwrap();
+    let stats = log.stats().unwrap();
+    assert!(stats.degraded && stats.devices[1].name == files[1].display().to_string(), "{stats:?}");
+    assert_eq!(log.one_copy(), Ok(vec![]));
+    log.close().unwrap();
+
+    // With one copy it is needed, and none is left.
+    let scratch = Scratch::new();
+    let (mut files, log) = on_files(&scratch, 2, 1 << 20, 1 << 20);
+    drop(log);
+    files.swap(0, 1);
+    std::fs::remove_file(&files[1]).unwrap();
+    let opened = BlockingLog::open(&files, options).err().map_or(String::new(), |e| e.to_string());
+    assert!(opened.starts_with(&files[1].display().to_string()), "{opened}");
 }
 
 #[test]

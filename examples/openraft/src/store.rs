@@ -376,7 +376,7 @@ fn fetch(log: &BlockingLog, found: Vec<Found>) -> Result<Vec<Fetched>, LogError>
                 return Ok((lsn, record.bytes.into()));
             }
         }
-        Err(LogError::NoRecord(lsn))
+        Err(LogError::NoRecord { lsn, within: None })
     };
     let one = |found| match found {
         Found::Here(record) => Ok((Lsn::ZERO, record)),

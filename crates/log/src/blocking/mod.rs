@@ -60,13 +60,15 @@ pub use records::BlockingRecords;
 
 use crate::pen::{FilePen, Pen};
 use crate::{
-    Appended, CreateOptions, Log, LogDevice, LogError, LogStats, Lsn, OpenError, OpenOptions,
+    Appended, CreateOptions, Log, LogDevice, LogError, LogStats, Lsn, OneCopy, OpenError,
+    OpenOptions,
 };
 use front::Front;
 use std::any::Any;
 use std::fmt::Debug;
 use std::io;
 use std::ops::ControlFlow;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
@@ -164,21 +166,21 @@ impl BlockingLog {
         create: &CreateOptions,
         options: &BlockingOptions,
     ) -> Result<(), BlockingError> {
-        let paths = paths(array);
-        let archive = archive.map(Path::to_path_buf);
+        let (mut paths, count) = (paths(array), array.len());
+        paths.extend(archive.map(Path::to_path_buf));
         let (mut create, file) = (create.clone(), options.file.clone());
         if create.identity.is_none() {
             create.identity = Some(random().map_err(BlockingError::Runtime)?);
         }
         in_thread(options, async move |rt| {
             let devices = files(&rt, paths, &file)?;
-            let archive = files(&rt, archive.into_iter().collect(), &file)?;
-            Ok(Log::create(&rt, &devices, archive.first(), &create).await?)
+            Ok(Log::create(&rt, &devices[..count], devices.get(count), &create).await?)
         })
     }
 
     /// Opens a log on its files or block devices, in any order, the archive with them; see
-    /// [`Log::open`].
+    /// [`Log::open`]. With [`OpenOptions::degraded`] a file that is not there is a device that is
+    /// missing.
     ///
     /// # Errors
     /// [`BlockingError`]; see [`Log::open`].
@@ -186,7 +188,26 @@ impl BlockingLog {
         devices: &[P],
         options: BlockingOptions,
     ) -> Result<BlockingLog, BlockingError> {
-        let (paths, file) = (paths(devices), options.file.clone());
+        let (all, mut options) = (paths(devices), options);
+        if options.open.names.is_empty() {
+            options.open.names = all.iter().map(|path| path.display().to_string()).collect();
+        }
+        let there: Vec<PathBuf> = all.iter().filter(|path| is_there(path)).cloned().collect();
+        if options.open.degraded && !there.is_empty() && there.len() < all.len() {
+            match BlockingLog::open_files(there, options.clone()) {
+                // It is needed: its own error says which it is.
+                Err(BlockingError::Open(OpenError::Missing { .. })) => {}
+                opened => return opened,
+            }
+        }
+        BlockingLog::open_files(all, options)
+    }
+
+    fn open_files(
+        paths: Vec<PathBuf>,
+        options: BlockingOptions,
+    ) -> Result<BlockingLog, BlockingError> {
+        let file = options.file.clone();
         let make = async move |rt| files(&rt, paths, &file);
         BlockingLog::start(options, make, lend)
     }
@@ -321,7 +342,7 @@ impl BlockingLog {
     }
 
     /// The records from `from` on, which is the LSN or the end of a record, up to what is durable
-    /// now.
+    /// now. If it is neither, the first of them is [`LogError::NoRecord`], as [`Log::read`] says.
     ///
     /// # Errors
     /// [`LogError::BeforeFirst`], [`LogError::NotDurable`], and [`LogError::Failed`] if the thread
@@ -390,6 +411,15 @@ impl BlockingLog {
         self.handle.ask(|to| Letter::Replace(replacement, to))?
     }
 
+    /// Of a log with two copies: which acknowledged bytes are on one device alone; see
+    /// [`Log::one_copy`]. The thread of the log reads all devices, and other threads go on.
+    ///
+    /// # Errors
+    /// As [`Log::one_copy`], and [`LogError::Failed`] if the thread has ended.
+    pub fn one_copy(&self) -> Result<Vec<OneCopy>, LogError> {
+        self.handle.ask(Letter::OneCopy)?
+    }
+
     /// What the log has done and how it is.
     ///
     /// # Errors
@@ -417,7 +447,27 @@ fn files(
     paths: Vec<PathBuf>,
     settings: &FileSettings,
 ) -> Result<Vec<LogDevice<File>>, BlockingError> {
-    paths.into_iter().map(|path| file(rt, path, settings)).collect()
+    let one = |(i, path): (usize, &PathBuf)| {
+        file(rt, path.clone(), settings).map_err(|e| {
+            // It is in use since this call uses it.
+            let twin = paths[..i].iter().find(|other| is_same(other, path));
+            let name = |path: &Path| path.display().to_string();
+            twin.map_or(e, |twin| OpenError::Twice(name(twin), name(path)).into())
+        })
+    };
+    paths.iter().enumerate().map(one).collect()
+}
+
+/// Whether there may be something at this path.
+fn is_there(path: &Path) -> bool {
+    !path.metadata().is_err_and(|e| e.kind() == io::ErrorKind::NotFound)
+}
+
+/// Whether both paths lead to one file or block device.
+fn is_same(a: &Path, b: &Path) -> bool {
+    let (Ok(a), Ok(b)) = (a.metadata(), b.metadata()) else { return false };
+    let is_block = a.file_type().is_block_device() && b.file_type().is_block_device();
+    (a.dev(), a.ino()) == (b.dev(), b.ino()) || is_block && a.rdev() == b.rdev()
 }
 
 fn file(rt: &Rt, path: PathBuf, settings: &FileSettings) -> Result<LogDevice<File>, BlockingError> {

@@ -10,7 +10,7 @@ use crate::core::Core;
 use crate::member::Member;
 use crate::pen::Pen;
 use crate::threads::closed;
-use crate::{Log, LogDevice, LogError, LogStats, Lsn, OpenError, Record};
+use crate::{Log, LogDevice, LogError, LogStats, Lsn, OneCopy, OpenError, Record};
 use std::any::Any;
 use std::future::poll_fn;
 use std::ops::ControlFlow;
@@ -54,6 +54,7 @@ pub(super) enum Letter {
     NearlyFull(u64, Sender<Result<(), LogError>>),
     Replace(Replacement, Sender<Result<(), BlockingError>>),
     Stats(Sender<LogStats>),
+    OneCopy(Sender<Result<Vec<OneCopy>, LogError>>),
     Read(Lsn, Sender<Result<Post<More>, LogError>>),
     /// With the durable LSN that the listener has seen.
     Subscribe(Lsn, Listener),
@@ -170,6 +171,7 @@ async fn answer<D: BlockDevice + Clone + 'static>(
             drop(to.send(replace(rt, log, replacement, &front, lender).await));
         }
         Letter::Stats(to) => drop(to.send(log.stats())),
+        Letter::OneCopy(to) => drop(to.send(log.one_copy().await)),
         Letter::Read(from, to) => match log.read(from) {
             Err(e) => drop(to.send(Err(e))),
             Ok(records) => {
@@ -219,7 +221,10 @@ async fn replace<D: BlockDevice + Clone + 'static>(
 }
 
 /// Reads as long as somebody asks for more.
-async fn read<D: BlockDevice + 'static>(mut records: crate::Records<D>, mut asks: Inbox<More>) {
+async fn read<D: BlockDevice + Clone + 'static>(
+    mut records: crate::Records<D>,
+    mut asks: Inbox<More>,
+) {
     while let Some(to) = asks.next().await {
         let (mut piece, mut bytes) = (Vec::new(), 0);
         let failed = loop {

@@ -68,6 +68,8 @@ pub(super) struct Inner<L: PowerCycle, B: PowerCycle> {
     pub replacing: Mutex,
     backing: B,
     pub options: VolumeOptions,
+    /// The names of all devices of the log now ([`OpenOptions::names`](crate::OpenOptions::names)).
+    pub names: RefCell<Vec<String>>,
     caps: Caps,
     /// Of the present power cycle.
     pub link: RefCell<Link>,
@@ -108,6 +110,7 @@ impl<L: PowerCycle, B: PowerCycle> LogVolume<L, B> {
             places: Places::new(array, archive),
             replacing: Mutex::new(rt, "the turn to replace a device of a log volume"),
             backing,
+            names: RefCell::new(options.log.names.clone()),
             options,
             caps,
             link: RefCell::new(link),
@@ -183,7 +186,9 @@ impl<L: PowerCycle, B: PowerCycle> LogVolume<L, B> {
             return Err(VolumeError::Backing { backing, error });
         }
         let backing = inner.backing.device();
-        let core = open::open(&inner.rt, devices, backing, &inner.options, salvage).await?;
+        let mut options = inner.options.clone();
+        options.log.names = inner.names.borrow().clone();
+        let core = open::open(&inner.rt, devices, backing, &options, salvage).await?;
         let core = Rc::new(core);
         let domain = inner.rt.domain();
         let (settler, destager) = (core.clone(), core.clone());

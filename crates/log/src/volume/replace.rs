@@ -6,6 +6,7 @@
 //! 3. One at a time. One that has begun is carried out though nobody waits for it.
 
 use crate::replace::check_lost;
+use crate::volume::places::Put;
 use crate::volume::plug::LogVolume;
 use crate::{LogDevice, LogError, LogStats};
 use tantalum_device::{IoError, PowerCycle};
@@ -73,7 +74,7 @@ impl<L: PowerCycle + 'static, B: PowerCycle + 'static> LogVolume<L, B> {
         let log = log.ok_or(ReplaceError::Off)?;
         check_lost(&log.core.state.borrow(), index).map_err(LogError::from)?;
         let mut others = log.stats().devices;
-        others.remove(index);
+        let lost = others.remove(index).name;
         // A lost box has no name there if it was not looked at when the log was opened.
         let is_other = |name: &str| others.iter().any(|d| d.name == name);
         let put = inner.places.put((name.clone(), new), log.identity(), is_other);
@@ -87,19 +88,26 @@ impl<L: PowerCycle + 'static, B: PowerCycle + 'static> LogVolume<L, B> {
             Ok(log.stats())
         };
         let link = inner.link.borrow().clone();
+        let stays = |put: Put<'_, L>, joined: bool| {
+            let mut names = inner.names.borrow_mut();
+            // Until it is known to have joined, either may be the one that is missing.
+            names.retain(|name| !joined || *name != lost);
+            names.push(name.clone());
+            put.stays(joined);
+        };
         match link.command("replace a device of a log volume", work).await {
             Ok(stats) => {
-                put.stays(true);
+                stays(put, true);
                 Ok(stats)
             }
             // The next start finds out.
             Err(_) if !link.is_alive() => {
-                put.stays(false);
+                stays(put, false);
                 Err(ReplaceError::Cut)
             }
             // A log that could not write a state does not know whether it counts.
             Err(error @ ReplaceError::Log(LogError::Failed(_))) => {
-                put.stays(false);
+                stays(put, false);
                 Err(error)
             }
             Err(error) => {

@@ -109,7 +109,7 @@ pub fn lives(shape: &Shape, seed: u64, lives: u64) -> Result<u64, String> {
         if dice.chance(3, 4) {
             cut.check().map_err(|e| format!("seed {seed}, life {life}: {e}\n{shape:?}"))?;
         } else {
-            power(&mut cut);
+            cut.power_on();
         }
         end = end.max(cut.journal.borrow().acked.0);
         rig = cut;
@@ -132,18 +132,6 @@ fn stall_some(rig: &mut Rig, dice: &mut Stream, until: Nanos) -> Result<(), Stri
             false => rig.devices[device].plan.stalled.set(true),
         }
     }
-}
-
-/// Switches the power on and looks at nothing.
-fn power(rig: &mut Rig) {
-    use tantalum_device::PowerCycle;
-    let devices: Vec<_> = rig.devices.iter().map(|d| d.inner.clone()).collect();
-    let on = async move {
-        for device in devices {
-            device.power_on().await.unwrap();
-        }
-    };
-    rig.runtime.block_on(on).unwrap();
 }
 
 pub fn busy(array: usize) -> Shape {

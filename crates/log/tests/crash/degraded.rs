@@ -1,6 +1,6 @@
 //! A log with two copies that is opened without a device that is missing or fails.
 
-use crate::running::{Device, commit_many, count, make, named, options, run};
+use crate::running::{Device, commit_many, count, make, named, options, power_on, run};
 use tantalum_device::{Block, BlockDevice, CommandKind, Data, DataMut, Durability, PowerCycle};
 use tantalum_log::{Log, Lsn, OpenError, OpenOptions};
 use tantalum_rt::{Nanos, Rt};
@@ -106,10 +106,7 @@ async fn cut_in_a_step(rt: &Rt, missing: usize) -> Vec<Device> {
     devices.iter().for_each(|d| d.inner.cut());
     let _ = moves.await;
     drop(log);
-    for d in &devices {
-        d.plan.stalled.set(false);
-        d.inner.power_on().await.unwrap();
-    }
+    power_on(&devices).await;
     devices
 }
 

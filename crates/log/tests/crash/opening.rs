@@ -419,13 +419,11 @@ fn wrong_calls_have_errors_that_say_what_is_right() {
         assert!(matches!(log.read(end.plus(1)), Err(LogError::NotDurable { .. })));
         // In memory and on devices: no record begins there.
         log.flush().await.unwrap();
-        for lsn in [Lsn(1), Lsn(709), end.plus(1), log.end().plus(0).plus(0)] {
+        for (lsn, begins) in [(Lsn(1), Lsn(0)), (Lsn(1415), Lsn(708)), (end.plus(1), end)] {
             let moved = log.checkpoint(lsn, 1).await;
-            match lsn == log.end() {
-                false => assert_eq!(moved, Err(LogError::NoRecord(lsn))),
-                true => moved.unwrap(),
-            }
+            assert_eq!(moved, Err(LogError::NoRecord { lsn, within: Some(begins) }));
         }
+        log.checkpoint(log.end(), 1).await.unwrap();
         let first = log.end();
         assert_eq!(log.read(Lsn(708)).err(), Some(LogError::BeforeFirst { lsn: Lsn(708), first }));
         let back = log.checkpoint(Lsn(708), 1).await;
@@ -434,6 +432,53 @@ fn wrong_calls_have_errors_that_say_what_is_right() {
         let copy = log.clone();
         log.close().await.unwrap();
         assert!(matches!(copy.append(b"x").await, Err(LogError::Failed(_))));
+    });
+}
+
+/// Within a record nothing begins: that is no damage, and no end of the log.
+#[test]
+fn reading_begins_at_a_record_or_says_in_which_one_it_would() {
+    run(async |rt| {
+        let all = make(&rt, &small()).await;
+        let log = Log::open(&rt, named(&all), OpenOptions::default()).await.unwrap();
+        let next = async |log: &Log<_>, lsn| log.read(lsn).unwrap().next().await;
+        for lsn in (0..log.end().0).map(Lsn) {
+            let found = next(&log, lsn).await;
+            let begins = Lsn(lsn.0 / 708 * 708);
+            match lsn == begins {
+                true => assert_eq!(found.unwrap().unwrap().lsn, lsn),
+                false => assert_eq!(found, Err(LogError::NoRecord { lsn, within: Some(begins) })),
+            }
+        }
+        assert_eq!(next(&log, log.end()).await, Ok(None));
+        // Its error comes again, and a line says what to use.
+        let mut records = log.read(Lsn(709)).unwrap();
+        records.next().await.unwrap_err();
+        let told = records.next().await.unwrap_err().to_string();
+        assert!(
+            told.contains("at LSN 709, which lies in the record at LSN 708: use the LSN"),
+            "{told}"
+        );
+
+        // What is damaged is damaged, wherever the reading begins that comes to it.
+        let holds = async |device: &RamDevice| {
+            let bytes = bytes_of(device).await;
+            let mut blocks = bytes.chunks(512).skip(128);
+            blocks.position(|b| b[4] == 1 && b[8..].windows(8).any(|w| w == [9; 8]))
+        };
+        for device in &all {
+            while let Some(at) = holds(device).await {
+                put(device, 128 + at as u64, |block| block.fill(0xEE)).await;
+            }
+        }
+        for lsn in [Lsn(9 * 708), Lsn(9 * 708 + 5), Lsn(10 * 708 + 1)] {
+            let found = next(&log, lsn).await;
+            assert!(matches!(found, Err(LogError::Damaged(_))), "{lsn}: {found:?}");
+        }
+        let (lsn, within) = (Lsn(3 * 708 + 1), Some(Lsn(3 * 708)));
+        assert_eq!(next(&log, lsn).await, Err(LogError::NoRecord { lsn, within }));
+        let moved = log.checkpoint(lsn, 1).await;
+        assert_eq!(moved, Err(LogError::NoRecord { lsn, within }));
     });
 }
 

@@ -1,6 +1,8 @@
 //! A lost device is replaced while the log runs.
 
-use crate::running::{Device, commit_many, count, device, make, named, options, power_cycle, run};
+use crate::running::{
+    Device, after_a_cut, commit_many, count, device, make, named, options, power_cycle, run,
+};
 use tantalum_device::{Block, BlockDevice, CommandKind, Data, DataMut, Durability};
 use tantalum_log::{DeviceHealth, Log, LogDevice, LogError, OpenOptions};
 use tantalum_rt::{Nanos, Rt, first};
@@ -24,13 +26,10 @@ fn a_lost_device_is_replaced_while_the_log_runs() {
         let stats = log.stats();
         assert!(!stats.degraded && stats.devices[0].health == DeviceHealth::Present, "{stats:?}");
         let old = std::mem::replace(&mut devices[0], new);
-        let (end, records) = (log.end(), count(&log).await);
-        power_cycle(log, &devices).await;
         // Any other one may be lost now. The old device counts for nothing.
         let degraded = OpenOptions { degraded: true, ..options() };
         let some = [devices[0].clone(), devices[2].clone(), old];
-        let log = Log::open(&rt, named(&some), degraded).await.unwrap();
-        assert_eq!((log.end(), count(&log).await), (end, records));
+        after_a_cut(&rt, log, &devices, (&some, degraded)).await;
     });
 }
 
@@ -74,10 +73,7 @@ fn a_replacement_that_nobody_waits_for_is_carried_out() {
             rt.sleep(usual).await;
             assert!(!log.stats().degraded, "{part}: {:?}", log.stats());
             devices[0] = new;
-            let (end, records) = (log.end(), count(&log).await);
-            power_cycle(log, &devices).await;
-            let log = Log::open(&rt, named(&devices), options()).await.unwrap();
-            assert_eq!((log.end(), count(&log).await), (end, records), "{part}");
+            after_a_cut(&rt, log, &devices, (&devices, options())).await;
             degraded
         }));
     }
@@ -102,7 +98,6 @@ fn a_new_device_that_does_not_answer_holds_nothing_up() {
             let ended = log.replace(0, only(&new), false).await;
             assert!(rt.now() - began < Nanos::from_secs(1), "{part}: {:?}", rt.now() - began);
             commit_many(&rt, &log, 4, 40).await.unwrap();
-            let (end, records) = (log.end(), count(&log).await);
             let Err(error) = ended else { return false };
             assert!(matches!(&error, LogError::Io { .. }), "{part}: {error}");
             assert!(error.to_string().contains("device 0"), "{part}: {error}");
@@ -111,9 +106,7 @@ fn a_new_device_that_does_not_answer_holds_nothing_up() {
             devices[0] = device(&rt, 9);
             log.replace(0, only(&devices[0]), false).await.unwrap();
             assert!(!log.stats().degraded);
-            power_cycle(log, &devices).await;
-            let log = Log::open(&rt, named(&devices), options()).await.unwrap();
-            assert_eq!((log.end(), count(&log).await), (end, records), "{part}");
+            after_a_cut(&rt, log, &devices, (&devices, options())).await;
             true
         }));
     }

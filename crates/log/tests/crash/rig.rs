@@ -210,6 +210,17 @@ impl Rig {
         rig
     }
 
+    /// Switches the power on.
+    pub fn power_on(&mut self) {
+        let devices: Vec<RamDevice> = self.devices.iter().map(|d| d.inner.clone()).collect();
+        let power = async move {
+            for device in devices {
+                device.power_on().await.unwrap();
+            }
+        };
+        self.runtime.block_on(power).unwrap();
+    }
+
     /// Switches the power on, opens the log and checks what it holds. The log is not used further.
     pub fn check(&mut self) -> Result<(), String> {
         let full = WhenFull::Fail;
@@ -222,14 +233,8 @@ impl Rig {
         options: OpenOptions,
         which: impl Fn(usize) -> bool,
     ) -> Result<(), String> {
+        self.power_on();
         let rt = self.runtime.handle();
-        let devices: Vec<RamDevice> = self.devices.iter().map(|d| d.inner.clone()).collect();
-        let power = async move {
-            for device in devices {
-                device.power_on().await.unwrap();
-            }
-        };
-        self.runtime.block_on(power).unwrap();
         let devices = named(&on_links(&self.devices));
         let devices = devices.into_iter().enumerate().filter(|(i, _)| which(*i));
         let devices: Vec<_> = devices.map(|(_, d)| d).collect();

@@ -98,10 +98,29 @@ pub async fn count(log: &Log<Device>) -> usize {
 pub async fn power_cycle(log: Log<Device>, devices: &[Device]) {
     devices.iter().for_each(|d| d.inner.cut());
     drop(log);
+    power_on(devices).await;
+}
+
+pub async fn power_on(devices: &[Device]) {
     for d in devices {
         d.inner.power_on().await.unwrap();
         d.plan.stalled.set(false);
     }
+}
+
+/// The log after a power cycle, opened on these of its devices: it has the same end, and as many
+/// records.
+pub async fn after_a_cut(
+    rt: &Rt,
+    log: Log<Device>,
+    devices: &[Device],
+    (there, options): (&[Device], OpenOptions),
+) -> Log<Device> {
+    let before = (log.end(), count(&log).await);
+    power_cycle(log, devices).await;
+    let log = Log::open(rt, named(there), options).await.unwrap();
+    assert_eq!((log.end(), count(&log).await), before);
+    log
 }
 
 pub fn run<T: 'static>(test: impl AsyncFnOnce(Rt) -> T + 'static) -> T {
@@ -178,12 +197,9 @@ fn a_device_that_was_left_lags_and_that_is_known() {
         commit_many(&rt, &log, 4, 10).await.unwrap();
         devices[1].plan.stalled.set(true);
         commit_many(&rt, &log, 4, 100).await.unwrap();
-        let (first, end) = (log.first(), log.end());
-        let records = count(&log).await;
-        power_cycle(log, &devices).await;
-        let log = Log::open(&rt, named(&devices), options()).await.unwrap();
-        assert_eq!((log.first(), log.end()), (first, end));
-        assert_eq!(count(&log).await, records);
+        let first = log.first();
+        let log = after_a_cut(&rt, log, &devices, (&devices, options())).await;
+        assert_eq!(log.first(), first);
     });
 }
 
@@ -197,11 +213,9 @@ fn with_two_copies_a_device_fails_and_nothing_is_lost() {
         let stats = log.stats();
         assert_eq!(stats.devices[0].health, DeviceHealth::Failed);
         assert!(stats.degraded && stats.restarts == 1, "{stats:?}");
-        let (end, records) = (log.end(), count(&log).await);
-        power_cycle(log, &devices).await;
+        let records = count(&log).await;
         // The one that failed need not be there.
-        let log = Log::open(&rt, named(&devices[1..]), options()).await.unwrap();
-        assert_eq!((log.end(), count(&log).await), (end, records));
+        let log = after_a_cut(&rt, log, &devices, (&devices[1..], options())).await;
         commit_many(&rt, &log, 2, 10).await.unwrap();
         drop(log);
         // If it is there all the same, it counts for nothing.
@@ -446,11 +460,8 @@ fn a_device_that_does_not_answer_does_not_hold_up_the_close_for_ever() {
         let device = "device 1".to_string();
         assert_eq!(log.close().await, Err(LogError::Unanswered { device }));
         assert!(rt.now() - began <= options().stall * 2 + Nanos::from_millis(1));
-        for d in &devices {
-            d.inner.cut();
-            d.inner.power_on().await.unwrap();
-            d.plan.stalled.set(false);
-        }
+        devices.iter().for_each(|d| d.inner.cut());
+        power_on(&devices).await;
         let log = Log::open(&rt, named(&devices), options()).await.unwrap();
         assert_eq!(count(&log).await, records);
     });
