@@ -246,3 +246,15 @@ fn two_flushes_of_a_cache_do_not_write_over_each_other() {
     let found = Case::repeat(&file.exploration(), row, "51.2777").unwrap();
     assert!(found.is_none(), "{:?}", found.map(|case| case.found.failure));
 }
+
+/// Once such a file explored nothing, and nothing was found.
+#[test]
+fn a_file_that_would_explore_nothing_is_refused_where_it_says_so() {
+    for key in ["runs", "samples", "stride"] {
+        let text = format!("title = \"t\"\nseed = 1\n{key} = 0\n[[row]]\ndesign = \"durassd\"\n");
+        let refused = CrashFile::parse("none.toml", &text).unwrap_err().to_string();
+        assert_eq!(refused, format!("none.toml:3: {key} = 0: must be at least 1"));
+        let one = text.replace("= 0", "= 1");
+        CrashFile::parse("one.toml", &one).unwrap();
+    }
+}

@@ -628,8 +628,14 @@ impl CrashFile {
         Scene { drive, disk, sampled, design: self.design.clone(), ..Scene::default() }
     }
 
-    /// Whether the models of its rows can be built, as far as a fault has a key.
+    /// Whether anything is explored, and the models of its rows can be built, as far as a fault has
+    /// a key.
     fn check(&self) -> Result<(), Fault> {
+        let counts =
+            [("runs", self.runs), ("samples", self.samples), ("stride", self.stride.into())];
+        if let Some((key, _)) = counts.into_iter().find(|(_, n)| *n == 0) {
+            return Err(Fault::at(&[key], format!("{key} = 0: must be at least 1")));
+        }
         for (i, entry) in self.entries.iter().enumerate() {
             let (scene, place) = (self.scene(entry), i.to_string());
             entry.check().map_err(|fault| fault.below(&["row", &place]))?;

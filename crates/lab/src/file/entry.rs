@@ -76,6 +76,11 @@ impl Entry {
         own.contains_key(name)
     }
 
+    /// The first of its published numbers that no measure can have.
+    pub(crate) fn impossible(&self) -> Option<f64> {
+        self.published.impossible()
+    }
+
     /// The rows that it stands for.
     ///
     /// # Errors

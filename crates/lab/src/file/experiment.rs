@@ -217,6 +217,10 @@ impl Experiment {
         for (i, entry) in self.entries.iter().enumerate() {
             let place = i.to_string();
             let at = |what: String| Fault::at(&["row", &place], what);
+            if let Some(n) = entry.impossible() {
+                let what = format!("published = {n}: must be above 0");
+                return Err(Fault::at(&["row", &place, "published"], what));
+            }
             for row in entry.rows(self, 1).map_err(at)? {
                 self.check_row(&row).map_err(|fault| match row.changes(&fault.key) {
                     Some(key) => fault.moved(&["row", &place, "params", key]),
@@ -235,6 +239,13 @@ impl Experiment {
         if rows.is_empty() {
             return Err("there is no [[row]]: nothing to run".to_string().into());
         }
+        if let Some(published) = &self.published {
+            let below = |fault: Fault| {
+                let what = format!("published.{}", fault.what);
+                Fault { what, ..fault }.below(&["published"])
+            };
+            published.check().map_err(below)?;
+        }
         // (Those that rows use are checked with what the rows change.)
         let scene = self.scene(&BTreeMap::new())?;
         for workload in scene.workloads().filter(|w| rows.iter().all(|r| r.workload != *w)) {
@@ -252,6 +263,10 @@ impl Experiment {
         let rows = self.rows()?;
         for (i, ratio) in self.ratios.iter_mut().enumerate() {
             let at = |what: String| Fault::at(&["ratio", &i.to_string()], what);
+            ratio.check().map_err(|fault| {
+                let what = format!("ratio \"{}\": {}", ratio.what, fault.what);
+                Fault { what, ..fault }.below(&["ratio", &i.to_string()])
+            })?;
             ratio.resolve(&rows).map_err(at)?;
         }
         Ok(())
@@ -568,6 +583,43 @@ design = \"durassd\"
                 "updates = 0.0",
                 "updates = 0.0\nread_us = 0.0",
                 "17: tree.t2: read_us = 0: must be above 0 where nothing is updated",
+            ),
+            (
+                "[row.params]",
+                "published = [1, 2, -3, 4]\n[row.params]",
+                "20: published = -3: must be above 0",
+            ),
+            ("[row.params]", "published = { p99 = [0] }\n[row.params]", "20: published = 0: must"),
+            (
+                "[run]",
+                "[published]\nsource = \"s\"\neach_within = -1\n[run]",
+                "5: published.each_within = -1: must be 0 or more",
+            ),
+            ("[run]", "[published]\nsource = \"s\"\nmean_within = nan\n[run]", "5: published.m"),
+            (
+                "[run]",
+                "[[ratio]]\nwhat = \"r\"\nof = \"j\"\nto = \"j\"\naim = 0\n[run]",
+                "7: ratio \"r\": aim = 0: must be above 0",
+            ),
+            (
+                "[run]",
+                "[[ratio]]\nwhat = \"r\"\nof = \"j\"\nto = \"j\"\nmore_than = -2\n[run]",
+                "7: ratio \"r\": more_than = -2: must be above 0",
+            ),
+            (
+                "[run]",
+                "[[ratio]]\nwhat = \"r\"\nof = \"j\"\nto = \"j\"\npublished = -2.5\n[run]",
+                "7: ratio \"r\": published = -2.5: must be above 0",
+            ),
+            (
+                "[run]",
+                "[[ratio]]\nwhat = \"r\"\nof = \"j\"\nto = \"j\"\npublished = [2, 1]\n[run]",
+                "7: ratio \"r\": published = [2, 1]: must be above 0, the lower one first",
+            ),
+            (
+                "[run]",
+                "[[ratio]]\nwhat = \"r\"\nof = \"j\"\nto = \"j\"\nwithin = -5\n[run]",
+                "7: ratio \"r\": within = -5: must be 0 or more",
             ),
             ("clients = 1", "run_ms = [0, 0]", "4: run.run_ms"),
             ("clients = 1", "page_bytes = 0", "4: run.page_bytes = 0"),

@@ -5,7 +5,7 @@
 //! 2. A row that failed has no result, and so neither number nor quotient.
 
 use crate::file::experiment::Row;
-use crate::file::parse;
+use crate::file::parse::{self, Fault};
 use crate::report::measures::Named;
 use crate::report::repeated::base;
 use crate::report::{Report, RowReport};
@@ -41,6 +41,35 @@ pub struct Published {
     pub fitted: bool,
 }
 
+/// Whether something can be so much, and deviations from it are numbers.
+fn is_positive(n: f64) -> bool {
+    n > 0.0 && n.is_finite()
+}
+
+/// That a key, if it is there, is a number above 0.
+fn positive(key: &str, n: Option<f64>) -> Result<(), Fault> {
+    match n.filter(|n| !is_positive(*n)) {
+        Some(n) => Err(Fault::at(&[key], format!("{key} = {n}: must be above 0"))),
+        None => Ok(()),
+    }
+}
+
+/// That a distance, if there is one, is a number from 0 on.
+fn distance(key: &str, n: Option<f64>) -> Result<(), Fault> {
+    match n.filter(|n| !(0.0..f64::INFINITY).contains(n)) {
+        Some(n) => Err(Fault::at(&[key], format!("{key} = {n}: must be 0 or more"))),
+        None => Ok(()),
+    }
+}
+
+impl Source {
+    /// Whether its targets can be met.
+    pub(crate) fn check(&self) -> Result<(), Fault> {
+        distance("mean_within", self.mean_within)?;
+        distance("each_within", self.each_within)
+    }
+}
+
 /// The `published` key of a `[[row]]`: for each measure, one number for each row that the entry
 /// stands for, in the order of the rows. A list without a measure is of throughput.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -53,6 +82,11 @@ impl Numbers {
             Some(Published { measure: *measure, number: *n.get(row)?, fitted })
         };
         self.0.iter().filter_map(number).collect()
+    }
+
+    /// The first number that no measure can have.
+    pub(crate) fn impossible(&self) -> Option<f64> {
+        self.0.iter().flat_map(|(_, n)| n).copied().find(|n| !is_positive(*n))
     }
 
     /// The first list whose length is not the number of rows: its measure and its length.
@@ -183,6 +217,24 @@ pub struct Quotient {
 }
 
 impl Ratio {
+    /// Whether quotients can be what it says.
+    pub(crate) fn check(&self) -> Result<(), Fault> {
+        if let Some(Claim::Between([low, high])) = self.published
+            && !(is_positive(low) && is_positive(high) && low <= high)
+        {
+            let what = format!("published = [{low}, {high}]: must be above 0, the lower one first");
+            return Err(Fault::at(&["published"], what));
+        }
+        let about = match self.published {
+            Some(Claim::About(n)) => Some(n),
+            _ => None,
+        };
+        positive("published", about)?;
+        positive("more_than", self.more_than)?;
+        positive("aim", self.aim)?;
+        distance("within", self.within)
+    }
+
     /// Looks for its rows among all those of the experiment.
     ///
     /// # Errors

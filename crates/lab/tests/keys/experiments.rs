@@ -162,7 +162,8 @@ fn of_experiments() -> Vec<Section> {
             (FLASH_LOG, "FlashLogJob"),
             &["log", "l"],
             (log, ""),
-        ),
+        )
+        .needs("devices = [\"durassd\"]"),
         section::<CacheJob>(
             "`[cache.NAME]`",
             "A flash cache under an engine or a trace ([cache.md](cache.md)).",
@@ -316,6 +317,14 @@ fn at_mut<'a>(root: &'a mut Value, path: &[&str]) -> &'a mut Value {
 }
 
 impl Section {
+    /// These keys are needed, too: the checks refuse what the code fills in.
+    fn needs(mut self, needed: &'static str) -> Section {
+        let keys: Table = needed.parse().expect("TOML");
+        self.defaults.retain(|key, _| !keys.contains_key(key));
+        self.needed = needed;
+        self
+    }
+
     /// Its small file, in which every key has a value.
     fn whole(&self, text: &str) -> Table {
         let table: Table = text.parse().unwrap_or_else(|e| panic!("{}: {e}", self.heading));
@@ -334,9 +343,15 @@ impl Section {
         if !self.about.is_empty() {
             let _ = writeln!(text, "{}\n", self.about);
         }
-        let kind = Kind { bases: vec![("", whole)], texts: Vec::new(), accepts };
         let needed: Table = self.needed.parse().expect("TOML");
         let needed: Vec<&str> = needed.keys().map(String::as_str).collect();
+        for key in &needed {
+            let mut less = Value::Table(whole.clone());
+            at_mut(&mut less, self.path).as_table_mut().expect("a table").remove(*key);
+            let less = less.as_table().expect("a table");
+            assert!(!accepts(less), "{}: {key} is not needed", self.heading);
+        }
+        let kind = Kind { bases: vec![("", whole)], texts: Vec::new(), accepts };
         let all = fields(self.source, self.of);
         let keys = Keys { path: self.path, all: &all, defaults: &self.defaults, needed: &needed };
         rows(text, &keys, &kind, words);
