@@ -14,7 +14,11 @@ pub fn tables(report: &Report, width: usize) -> String {
     if let Some(near) = report.nearness() {
         let source = report.published.as_ref();
         let (what, from) = source.map_or(("", ""), |s| (s.what.as_str(), s.source.as_str()));
-        let _ = write!(text, "\nPublished and ours: {what}\n{from}\n{}\n", numbers(report, width));
+        let _ = write!(
+            text,
+            "\nPublished and ours: {what}\n{from}\n{}\n",
+            numbers(&Panels::of(report), width)
+        );
         let _ = write!(
             text,
             "{} numbers: off by {:.1} % on average, {:.1} % at most",
@@ -44,16 +48,15 @@ const FEW: usize = 3;
 
 /// A line for each device and a column for each set of parameters, with as many columns as fit; a
 /// line for each number, if few fit.
-fn numbers(report: &Report, width: usize) -> String {
-    let Panels { key, panels } = Panels::of(report);
-    let columns = Panels::places(&panels);
+fn numbers(Panels { key, panels }: &Panels, width: usize) -> String {
+    let columns = Panels::places(panels);
     let wide = |n: usize| {
         let some = &columns[..n.min(columns.len())];
         some.iter().map(|c| c.chars().count().max(6) + 1).sum::<usize>() + 30
     };
     let fit = (1..=columns.len()).rev().find(|n| wide(*n) <= width).unwrap_or(1).max(1);
     if fit < FEW && fit < columns.len() {
-        return lines(&panels, &columns, &key).to_string();
+        return lines(panels, &columns, key).to_string();
     }
     let mut text = String::new();
     for some in columns.chunks(fit) {
@@ -149,5 +152,75 @@ fn align(table: &mut Table, numbers: Range<usize>) {
         if numbers.contains(&i) {
             column.set_cell_alignment(CellAlignment::Right);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn panels(places: &[&str]) -> Panels {
+        let panel = |name: &str, measure: Named, ours: &[f64]| {
+            let point = |(i, at): (usize, &&str)| Point {
+                at: at.to_string(),
+                published: 100.0 * (i + 1) as f64,
+                ours: ours.to_vec(),
+            };
+            let points = places.iter().enumerate().map(point).collect();
+            Panel { workload: "job".into(), measure, name: name.into(), points }
+        };
+        let p99 = Named::parse("p99").expect("a measure");
+        let mut panels =
+            vec![panel("fast", Named::default(), &[110.0]), panel("slow", p99, &[5.0, 7.5, 400.0])];
+        panels[1].points[0].ours.clear(); // Its row failed.
+        panels[1].points.pop();
+        Panels { key: "depth".into(), panels }
+    }
+
+    /// The cells of a table.
+    fn cells(shown: &str) -> Vec<Vec<&str>> {
+        let rows = shown.lines().filter(|line| !line.chars().all(|c| "|-:+ ".contains(c)));
+        rows.map(|row| row[1..row.len() - 1].split('|').map(str::trim).collect()).collect()
+    }
+
+    #[test]
+    fn numbers_are_beside_each_other_where_there_is_room() {
+        let of_p99 = format!("slow, {}", Named::parse("p99").expect("a measure").name());
+        let shown = numbers(&panels(&["1", "2", "3"]), 80);
+        let expected: [[&str; 5]; 7] = [
+            ["design", "depth", "1", "2", "3"],
+            ["fast", "published", "100", "200", "300"],
+            ["", "ours", "110", "110", "110"],
+            ["", "", "+10 %", "-45 %", "-63 %"],
+            [&of_p99, "published", "100", "200", ""],
+            ["", "ours", "-", "7.50", ""],
+            ["", "", "-", "-96 %", ""],
+        ];
+        assert_eq!(cells(&shown), expected, "{shown}");
+    }
+
+    #[test]
+    fn numbers_whose_parameters_are_long_are_one_below_the_other() {
+        let of_p99 = format!("slow, {}", Named::parse("p99").expect("a measure").name());
+        let long = ["queue_depth=1 size=4096", "queue_depth=2 size=4096", "queue_depth=4 size=512"];
+        let shown = numbers(&panels(&long), 80);
+        let expected: [[&str; 5]; 6] = [
+            ["design", "depth", "published", "ours", ""],
+            ["fast", long[0], "100", "110", "+10 %"],
+            ["fast", long[1], "200", "110", "-45 %"],
+            ["fast", long[2], "300", "110", "-63 %"],
+            [&of_p99, long[0], "100", "-", "-"],
+            [&of_p99, long[1], "200", "7.50", "-96 %"],
+        ];
+        assert_eq!(cells(&shown), expected, "{shown}");
+        let width = shown.lines().map(|line| line.chars().count()).max();
+        assert!(width.is_some_and(|width| width <= 80), "{shown}");
+        // With room for all, or few in all, they are beside each other.
+        let header = |places: &[&str], width| {
+            let shown = numbers(&panels(places), width);
+            cells(&shown)[0].iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
+        assert_eq!(header(&long, 110)[2..], long);
+        assert_eq!(header(&long[..2], 80)[2..], long[..2]);
     }
 }

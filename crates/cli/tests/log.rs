@@ -6,18 +6,9 @@
 mod common;
 
 use common::live::{Nbd, Serving, tantalum};
+use common::logs::{device, log, serve, write_and_kill};
 use common::{ends, file};
 use std::path::Path;
-
-fn log(verb: &str, words: &[&Path], code: i32) -> (String, String) {
-    let mut command = tantalum(&["log", verb]);
-    command.args(words);
-    ends(&command.output().expect("it starts"), code)
-}
-
-fn device(name: &str, mebibytes: usize) -> std::path::PathBuf {
-    file(name, vec![0; mebibytes << 20])
-}
 
 fn device_at(path: &Path, mebibytes: usize) {
     std::fs::write(path, vec![0; mebibytes << 20]).expect("written");
@@ -29,10 +20,7 @@ fn a_served_log_volume_keeps_what_it_acknowledged() {
     let at = file("kept.toml", "");
     let [device, backing, force] = ["--device", "--backing", "--force"].map(Path::new);
     log("create", &[&at, device, &a, device, &b, backing, &disk, force], 0);
-    let socket = common::live::socket("kept.sock");
-    let mut command = tantalum(&["log", "serve"]);
-    command.arg(&at).arg("--unix").arg(&*socket);
-    let serving = Serving::start(command);
+    let (serving, socket) = serve(&at, &[]);
     let block = [0x5a; 4096];
     Nbd::connect(&socket).expect("a server").write(1, &block).expect("written");
     assert!(log("check", &[&at], 2).1.contains("in use"));
@@ -73,7 +61,10 @@ fn a_lost_device_is_replaced_and_then_another_one_may_be_lost() {
     let degraded = Path::new("--degraded");
     let said = log("recover", &[&at, degraded], 0).1;
     assert!(said.contains("copy.a is not there"), "{said}");
-    assert!(said.contains("device 0 is lost, and records have fewer copies"), "{said}");
+    // It is named, though it is not there.
+    let is_lost = format!("device 0 ({}) is lost", a.display());
+    let fewer = format!("{is_lost}, and records have fewer copies");
+    assert!(said.contains(&fewer), "{said}");
     assert!(said.contains("`tantalum log replace` puts"), "{said}");
     // It is used without that device until it is replaced, also if something else is there now.
     for blank in [false, true] {
@@ -81,13 +72,10 @@ fn a_lost_device_is_replaced_and_then_another_one_may_be_lost() {
             device_at(&a, 16);
         }
         log("recover", &[&at], 0);
-        assert!(log("check", &[&at], 0).0.contains("device 0 is lost"));
-        let socket = common::live::socket("copy.sock");
-        let mut command = tantalum(&["log", "serve"]);
-        command.arg(&at).arg("--unix").arg(&*socket);
-        let serving = Serving::start(command);
+        assert!(log("check", &[&at], 0).0.contains(&is_lost));
+        let (serving, socket) = serve(&at, &[]);
         let said = log("status", &[&at], 0).0;
-        assert!(said.contains("device 0 is lost, and records have fewer copies"), "{said}");
+        assert!(said.contains(&fewer), "{said}");
         Nbd::connect(&socket).expect("a server").write(1, &[7; 4096]).expect("written");
         assert_eq!(serving.stop().0, Some(0));
     }
@@ -112,7 +100,8 @@ fn a_device_of_no_use_is_done_without_if_that_is_asked_for() {
     }
     log("recover", &[&at, degraded], 0);
     log("recover", &[&at], 0);
-    assert!(log("check", &[&at], 0).0.contains("device 1 is lost"));
+    let lost = format!("device 1 ({}) is lost", b.display());
+    assert!(log("check", &[&at], 0).0.contains(&lost));
 }
 
 /// Once it said that the log was whole, or how many changes the backing got, and not what was lost.
@@ -124,16 +113,7 @@ fn a_salvage_says_what_is_lost() {
         (device("salvage.a", 16), device("salvage.disk", 32), file("salvage.toml", ""));
     let made = || {
         log("create", &[&at, dev, &a, backing, &disk, force], 0);
-        let socket = common::live::socket("salvage.sock");
-        let mut command = tantalum(&["log", "serve"]);
-        command.arg(&at).arg("--unix").arg(&*socket);
-        let mut serving = Serving::start(command);
-        assert!(!serving.uri.is_empty(), "{}", serving.said());
-        for block in 0..20 {
-            Nbd::connect(&socket).expect("a server").write(block, &[0x77; 4096]).expect("written");
-        }
-        serving.child.kill().expect("it can be killed");
-        drop(serving);
+        write_and_kill(&at, (0..20).map(|at| (at, [0x77; 4096])));
         // A block in the middle of what was written.
         let mut bytes = std::fs::read(&a).expect("read");
         let full: Vec<usize> = (0..bytes.len() / 4096)
@@ -326,10 +306,7 @@ fn models_are_served_and_keep_what_they_acknowledged_over_a_cut() {
     log("create", &[&at, device, usb, device, usb, backing, disk, force], 0);
     let said = log("check", &[&at], 2).1;
     assert!(said.contains("models, which hold nothing"), "{said}");
-    let socket = common::live::socket("models.sock");
-    let mut command = tantalum(&["log", "serve"]);
-    command.arg(&at).arg("--unix").arg(&*socket);
-    let serving = Serving::start(command);
+    let (serving, socket) = serve(&at, &[]);
     let block = [0xa5; 4096];
     Nbd::connect(&socket).expect("a server").write(1, &block).expect("written");
     log("cut", &[&at], 0);
@@ -429,16 +406,7 @@ fn damage_to_one_of_two_copies_is_found() {
     let words = ["--device", "--backing", "--copies", "2", "--force", "--json"].map(Path::new);
     let [dev, backing, copies, two, force, json] = words;
     log("create", &[&at, dev, &a, dev, &b, backing, &disk, copies, two, force], 0);
-    let socket = common::live::socket("two.sock");
-    let mut command = tantalum(&["log", "serve"]);
-    command.arg(&at).arg("--unix").arg(&*socket);
-    let mut serving = Serving::start(command);
-    assert!(!serving.uri.is_empty(), "{}", serving.said());
-    for block in 0..20 {
-        Nbd::connect(&socket).expect("a server").write(block, &[0x77; 4096]).expect("written");
-    }
-    serving.child.kill().expect("it can be killed");
-    drop(serving);
+    write_and_kill(&at, (0..20).map(|at| (at, [0x77; 4096])));
     assert!(log("check", &[&at], 0).0.contains("all is well"));
     let mut bytes = std::fs::read(&b).expect("read");
     let full = |i: &usize| bytes[i * 4096..][..4096].iter().filter(|b| **b == 0x77).count() > 2000;

@@ -6,17 +6,12 @@
 mod common;
 
 use common::live::{Nbd, Serving, socket, tantalum};
-use common::{ends, file};
+use common::logs::{device, log, write_and_kill};
+use common::{ends, file, logs};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use tantalum_testing::Spot;
-
-fn log(verb: &str, words: &[&Path], code: i32) -> (String, String) {
-    let mut command = tantalum(&["log", verb]);
-    command.args(words);
-    ends(&command.output().expect("it starts"), code)
-}
 
 fn replace(at: &Path, lost: &Path, new: &Path, more: &[&str], code: i32) -> (String, String) {
     let [lost_is, with] = ["--lost", "--with"].map(Path::new);
@@ -32,10 +27,6 @@ struct Made {
     b: PathBuf,
     disk: PathBuf,
     name: String,
-}
-
-fn device(name: &str, mebibytes: usize) -> PathBuf {
-    file(name, vec![0; mebibytes << 20])
 }
 
 fn made(name: &str) -> Made {
@@ -59,10 +50,7 @@ impl Made {
     }
 
     fn serve(&self, more: &[&str]) -> (Serving, Spot) {
-        let socket = socket(&format!("{}.sock", self.name));
-        let mut command = tantalum(&["log", "serve"]);
-        command.args(more).arg(&self.at).arg("--unix").arg(&*socket);
-        (Serving::start(command), socket)
+        logs::serve(&self.at, more)
     }
 
     /// Devices that take no part.
@@ -97,7 +85,8 @@ fn a_lost_device_of_a_served_log_is_replaced_while_a_client_writes() {
     log_is.lose_b();
     let c = log_is.new_device("c");
     let (serving, socket) = log_is.serve(&[]);
-    assert!(log_is.status().contains("device 1 is lost, and records have fewer copies"));
+    let lost = format!("device 1 ({}) is lost, and records have fewer copies", b.display());
+    assert!(log_is.status().contains(&lost), "{}", log_is.status());
     assert_eq!(log_is.absent(), 1);
     let (enough, written) = (AtomicBool::new(false), AtomicU64::new(0));
     std::thread::scope(|scope| {
@@ -286,12 +275,7 @@ fn a_replacement_that_is_killed_at_any_moment_is_repeated_as_it_was() {
     let log_is = made("killed");
     let Made { at, b, disk, .. } = &log_is;
     log_is.lose_b();
-    let (serving, socket) = log_is.serve(&[]);
-    let mut nbd = Nbd::connect(&socket).expect("a server");
-    for n in 0..BLOCKS {
-        nbd.write(n, &block(n)).expect("written");
-    }
-    drop(serving); // Killed, with some of that in the log alone.
+    write_and_kill(at, (0..BLOCKS).map(|n| (n, block(n))));
     let c = log_is.new_device("c");
     let before = log_is.description();
     let mut finished = 0;
@@ -389,12 +373,7 @@ fn the_device_of_a_log_with_one_copy_is_not_replaced() {
 fn a_device_that_has_its_place_and_is_damaged_is_written_anew_with_force() {
     let log_is = made("damaged");
     let Made { at, b, .. } = &log_is;
-    let (serving, socket) = log_is.serve(&[]);
-    let mut nbd = Nbd::connect(&socket).expect("a server");
-    for n in 0..64 {
-        nbd.write(n, &block(n)).expect("written");
-    }
-    drop(serving); // Killed, with some of that in the log alone.
+    write_and_kill(at, (0..64).map(|n| (n, block(n))));
     let mut bytes = std::fs::read(b).expect("a device");
     bytes[65536..].iter_mut().for_each(|b| *b = if *b == 0 { 0 } else { *b ^ 1 });
     std::fs::write(b, bytes).expect("written");
@@ -482,4 +461,89 @@ fn two_copies_that_are_damaged_at_different_places_are_one_log() {
     log("recover", &[at], 0);
     replace(at, b, &c, &[], 0);
     assert!(log("check", &[at], 0).0.contains("all is well"));
+}
+
+/// Once it said nothing, and only `status` did, with the number of the device.
+#[test]
+fn a_server_names_the_device_that_its_log_loses_and_says_what_to_do() {
+    let (a, disk, at) = (device("loses.a", 64), device("loses.disk", 32), file("loses.toml", ""));
+    // A drive that can be written to once.
+    let b = at.with_file_name("loses.b");
+    let words = ["drive", "create", "--design", "volatile", "--capacity", "16MiB", "--force"];
+    let worn = ["--set", "wear.endurance=0"];
+    ends(&tantalum(&words).args(worn).arg(&b).output().expect("it starts"), 0);
+    let words = ["--device", "--backing", "--copies", "2", "--force"].map(Path::new);
+    let [device, backing, copies, two, force] = words;
+    log("create", &[&at, device, &a, device, &b, backing, &disk, copies, two, force], 0);
+    let log_is = Made { at, a, b, disk, name: "loses".to_string() };
+    let (serving, socket) = log_is.serve(&[]);
+    let mut nbd = Nbd::connect(&socket).expect("a server");
+    let mut written = 0;
+    while !log_is.status().contains("is lost") {
+        for _ in 0..500 {
+            nbd.write(written % BLOCKS, &block(written)).expect("written");
+            written += 1;
+        }
+        assert!(written < 100_000, "the drive never fails");
+    }
+    let lost = format!("device 1 ({}) is lost, and records have fewer copies", log_is.b.display());
+    assert!(log_is.status().contains(&lost), "{}", log_is.status());
+    std::thread::sleep(Duration::from_secs(1));
+    let (code, said) = serving.stop();
+    assert_eq!(code, Some(0), "{said}");
+    let told: Vec<&str> = said.lines().filter(|line| line.contains("is lost")).collect();
+    let [told] = told[..] else { panic!("{said}") };
+    let (at, b) = (log_is.at.display(), log_is.b.display());
+    assert!(told.contains(&lost), "{told}");
+    let with = format!("`tantalum log replace {at} --lost {b} --with PATH`");
+    assert!(told.contains(&with), "{told}");
+    // What it says helps.
+    let (c, again) = (self::device("loses.c", 64), log_is.serve(&[]).0);
+    replace(&log_is.at, &log_is.b, &c, &[], 0);
+    assert_eq!(log_is.absent(), 0);
+    assert_eq!(again.stop().0, Some(0));
+}
+
+/// A device that does not answer is not lost: it takes part again.
+#[test]
+fn a_device_that_is_left_is_not_replaced() {
+    let preset = |name: &str, stall: &str| {
+        let row = |command| {
+            format!("[[latency]]\ncommand = \"{command}\"\nbytes = 4096\nus = [50, 100]\n")
+        };
+        let text = format!(
+            "block_bytes = 4096\nblocks = 8192\nack = \"on-media\"\natomic_bytes = 4096\n{}{}{stall}",
+            row("read"),
+            row("write")
+        );
+        let path = file(name, text);
+        PathBuf::from(format!("model:{}:16MiB", path.display()))
+    };
+    let fast = preset("left.fast.toml", "");
+    let slow = "[[stall]]\nevery_ms = [1500, 1500]\nlasts_ms = [12000, 12000]\n";
+    let (slow, at) = (preset("left.slow.toml", slow), file("left.toml", ""));
+    let words = ["--device", "--backing", "--copies", "2", "--force"].map(Path::new);
+    let [device, backing, copies, two, force] = words;
+    log("create", &[&at, device, &fast, device, &slow, backing, &fast, copies, two, force], 0);
+    let (a, b, disk) = (fast.clone(), slow, fast.clone());
+    let log_is = Made { at, a, b, disk, name: "left".to_string() };
+    let before = log_is.description();
+    let (serving, socket) = log_is.serve(&[]);
+    let mut nbd = Nbd::connect(&socket).expect("a server");
+    let mut written = 0;
+    while log_is.absent() == 0 {
+        nbd.write(written % BLOCKS, &block(written)).expect("written");
+        written += 1;
+        assert!(written < 100_000, "the device never stalls");
+    }
+    let said = replace(&log_is.at, &log_is.b, &fast, &["--force"], 2).1;
+    assert!(said.contains("device 1 does not answer, and takes part when it does"), "{said}");
+    assert!(said.contains("only a device that is lost to the log can be replaced"), "{said}");
+    assert_eq!(log_is.description(), before);
+    while log_is.absent() == 1 {
+        nbd.write(written % BLOCKS, &block(written)).expect("written");
+        written += 1;
+    }
+    assert_eq!(nbd.read((written - 1) % BLOCKS).expect("read"), block(written - 1));
+    drop(serving); // Killed: models hold nothing.
 }

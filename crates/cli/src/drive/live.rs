@@ -156,6 +156,7 @@ fn try_run(arguments: &LiveArguments, source: &Source, build: impl Build) -> Res
             let opened = members::volume(&mut runtime, path, arguments.opening());
             let (volume, log) = opened.map_err(usage)?;
             let log = Rc::new(log);
+            log.watch();
             let files = (Some(path.as_path()), Some(log.clone()));
             let ended = let_run_with(runtime, volume.clone(), files, arguments, build);
             let code = ended.map_err(|(why, code)| match volume.start_failure() {

@@ -296,7 +296,9 @@ impl Description {
         let array = self.devices.iter().map(|path| (path, Role::Array));
         let all = array.chain(self.archive.iter().map(|path| (path, Role::Archive)));
         let named = all.enumerate().map(|(place, (path, role))| (name_of(path, place), role));
-        options.expects = Expects { copies, partitions, roles: named.collect() };
+        let roles: Vec<_> = named.collect();
+        options.names = roles.iter().map(|(name, _)| name.clone()).collect();
+        options.expects = Expects { copies, partitions, roles };
         options
     }
 

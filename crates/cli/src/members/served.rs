@@ -9,12 +9,18 @@ use super::devices::{Members, name_of, open_another};
 use super::{Description, Member, absolute, in_words_of_replace};
 use crate::out;
 use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use tantalum_export::control::{Kind, Refusal, ReplaceReport};
 use tantalum_log::{DeviceHealth, DeviceStats, LogError, LogStats, LogVolume, ReplaceError};
 use tantalum_nand::Opening;
-use tantalum_rt::Rt;
 use tantalum_rt::sync::Mutex;
+use tantalum_rt::{Nanos, Rt};
+
+/// How often one looks whether a device is lost, and at first, until the log has started.
+const LOOK: Nanos = Nanos::from_millis(250);
+const FIRST_LOOK: Nanos = Nanos::from_millis(10);
 
 /// A log that is served, beside the volume over it.
 pub struct ServedLog {
@@ -44,6 +50,41 @@ impl ServedLog {
             description: RefCell::new(description),
             opening,
             turn: Mutex::new(rt, "the turn to replace a device of the log"),
+        }
+    }
+
+    /// Says from now on which devices the log loses. (What is lost at a start is told by that.)
+    pub fn watch(self: &Rc<ServedLog>) {
+        let (log, Some(io)) = (self.clone(), self.rt.io()) else { return };
+        self.rt.spawn_background("the watch over the devices of the log", async move {
+            let mut known = BTreeSet::new();
+            let mut is_begun = false;
+            loop {
+                let Some(stats) = log.volume.log_stats() else {
+                    io.sleep(FIRST_LOOK).await;
+                    continue;
+                };
+                let lost = stats.devices.iter().filter(|d| d.health == DeviceHealth::Failed);
+                let lost: BTreeMap<usize, &str> = lost.map(|d| (d.index, &*d.name)).collect();
+                for (index, name) in lost.iter().filter(|(i, _)| is_begun && !known.contains(*i)) {
+                    out::note(log.is_lost(*index, name));
+                }
+                (known, is_begun) = (lost.into_keys().collect(), true);
+                io.sleep(LOOK).await;
+            }
+        });
+    }
+
+    /// What has to be said of a device that is lost to the log from now on.
+    fn is_lost(&self, index: usize, name: &str) -> String {
+        let at = self.at.display();
+        let what = format!("{at}: device {index} ({name}) is lost");
+        match self.description.borrow().copies < 2 {
+            true => format!("{what}, and takes nothing before the log starts again: see to it"),
+            false => format!(
+                "{what}, and records have fewer copies: `tantalum log replace {at} --lost {name} \
+                 --with PATH` puts another device in its place"
+            ),
         }
     }
 
@@ -92,10 +133,15 @@ impl ServedLog {
             false => stats,
             true => {
                 let index = of_log(&stats, &name_of(lost, position)).unwrap_or(position);
-                let takes_part = |d: &DeviceStats| d.health == DeviceHealth::Present;
-                if stats.devices.get(index).is_some_and(takes_part) {
+                let health = stats.devices.get(index).map(|d| d.health);
+                if let Some(DeviceHealth::Present | DeviceHealth::Left) = health {
+                    let left = match health {
+                        Some(DeviceHealth::Left) => " does not answer, and takes part when it does",
+                        _ => "",
+                    };
                     let why = format!(
-                        "device {index}: only a device that is lost to the log can be replaced"
+                        "device {index}{left}: only a device that is lost to the log can be \
+                         replaced"
                     );
                     return Err(invalid(why));
                 }
@@ -141,14 +187,11 @@ impl ServedLog {
     }
 }
 
-/// The index in the log of the device of this name, or of the only one that was never opened. (The
-/// description may name the devices in any order.) `None` if that is not known.
+/// The index in the log of the device of this name: the log knows the names of the description, also
+/// that of one that is not there. (The description may name the devices in any order.) `None` if
+/// that is not known.
 fn of_log(stats: &LogStats, name: &str) -> Option<usize> {
-    let mut devices = stats.devices.iter();
-    let named = devices.clone().find(|device| device.name == name);
-    let mut nameless = devices.by_ref().filter(|device| device.name.is_empty());
-    let only = nameless.next().filter(|_| nameless.next().is_none());
-    named.or(only).map(|device| device.index)
+    stats.devices.iter().find(|device| device.name == name).map(|device| device.index)
 }
 
 fn refusal(error: &ReplaceError) -> Refusal {

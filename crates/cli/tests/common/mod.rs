@@ -1,6 +1,7 @@
 //! Common parts of the tests of the command.
 
 pub mod live;
+pub mod logs;
 
 use std::path::{Path, PathBuf};
 use std::process::Output;

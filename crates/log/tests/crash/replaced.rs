@@ -33,6 +33,26 @@ fn a_lost_device_is_replaced_while_the_log_runs() {
     });
 }
 
+/// A device that does not answer is not lost: it takes part again.
+#[test]
+fn a_device_that_is_left_is_not_replaced() {
+    run(async |rt| {
+        let (devices, log) = make(&rt, 3, 2).await;
+        commit_many(&rt, &log, 4, 10).await.unwrap();
+        devices[1].plan.stalled.set(true);
+        commit_many(&rt, &log, 4, 100).await.unwrap();
+        assert_eq!(log.stats().devices[1].health, DeviceHealth::Left);
+        let new = device(&rt, 8);
+        let refused = log.replace(1, only(&new), true).await.unwrap_err().to_string();
+        assert!(refused.contains("only a device that is lost to the log"), "{refused}");
+        assert_eq!(new.inner.inner().bytes_written(), 0);
+        devices[1].let_go();
+        commit_many(&rt, &log, 4, 20).await.unwrap();
+        assert_eq!(log.stats().devices[1].health, DeviceHealth::Present);
+        after_a_cut(&rt, log, &devices, (&devices, options())).await;
+    });
+}
+
 /// A log with two copies whose first device is lost.
 async fn without_a_device(rt: &Rt) -> (Vec<Device>, Log<Device>) {
     let (devices, log) = make(rt, 3, 2).await;
