@@ -43,6 +43,9 @@ pub fn open_all<'a>(
     paths.enumerate().map(|(place, path)| open_one(rt, path, place, opening)).collect()
 }
 
+/// The name of a device, and the device, or why it cannot be used.
+pub type Tried = (String, Result<Member, String>);
+
 /// Opens each by itself, as [`open_all`] does, only to look at it. What cannot be opened has the
 /// reason in its place, in a line.
 ///
@@ -51,7 +54,7 @@ pub fn open_all<'a>(
 pub fn open_each<'a>(
     rt: &Rt,
     paths: impl Iterator<Item = &'a PathBuf> + Clone,
-) -> Result<Vec<(String, Result<Member, String>)>, String> {
+) -> Result<Vec<Tried>, String> {
     let view = Opening { view: true, ..Opening::default() };
     distinct(paths.clone().filter(|path| no_device(path).is_none()))?;
     let mut refused = None;

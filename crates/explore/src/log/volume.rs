@@ -4,6 +4,7 @@ use crate::boxes::{AnyBox, AnyLink};
 use crate::contract::Contract;
 use crate::log::member::{LogLink, LogMember, Members};
 use crate::subject::{Fault, Subject};
+use std::rc::Rc;
 use tantalum_device::{Operation, PowerCycle, forward};
 use tantalum_log::{LogVolume, VolumeDevice, VolumeOptions};
 use tantalum_rt::Rt;
@@ -14,7 +15,7 @@ pub struct VolumeBox {
     volume: LogVolume<LogMember, AnyBox>,
     members: Members,
     backing: AnyBox,
-    options: VolumeOptions,
+    options: Rc<VolumeOptions>,
 }
 
 impl VolumeBox {
@@ -27,7 +28,7 @@ impl VolumeBox {
         let (array, archive) = members.named();
         let volume = LogVolume::new(rt, array, archive, backing.clone(), options.clone());
         let volume = volume.map_err(|e| e.to_string())?;
-        Ok(VolumeBox { volume, members, backing, options })
+        Ok(VolumeBox { volume, members, backing, options: Rc::new(options) })
     }
 
     /// The volume itself.
@@ -72,7 +73,7 @@ impl Subject for VolumeBox {
 
     fn cut_copy(&self, rt: &Rt) -> Option<VolumeBox> {
         let (members, backing) = (self.members.cut_copy(rt)?, self.backing.cut_copy(rt)?);
-        VolumeBox::new(rt, members, backing, self.options.clone()).ok()
+        VolumeBox::new(rt, members, backing, (*self.options).clone()).ok()
     }
 
     fn audit(&self) -> Result<(), String> {

@@ -186,7 +186,7 @@ fn a_log_that_was_made_otherwise_than_expected_is_refused() {
         open(Some(2), Some(2)).await.expect("it was made so").close().await.unwrap();
         // A device of another log is that, before it is one that was made otherwise.
         let other = LogDevice::new("other", good(&rt));
-        Log::create(&rt, &[other.clone()], None, &small()).await.unwrap();
+        Log::create(&rt, std::slice::from_ref(&other), None, &small()).await.unwrap();
         let expects = Expects { copies: Some(2), ..Expects::default() };
         let options = OpenOptions { expects, ..OpenOptions::default() };
         let devices = named(&array).into_iter().chain([other]).collect();
