@@ -78,6 +78,7 @@ pub mod blocking;
 mod copies;
 mod core;
 mod create;
+mod cutter;
 mod describe;
 mod encode;
 mod error;

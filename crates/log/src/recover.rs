@@ -9,12 +9,12 @@
 //!    watermark covered was perhaps on that one alone.)
 
 use crate::area::{Area, Section};
+use crate::cutter::Cutter;
 use crate::error::Damage;
 use crate::format::block_of;
 use crate::member::{Member, MemberError};
 use crate::merge::{Merge, Seen};
 use crate::options::OpenOptions;
-use crate::records::Cutter;
 use crate::scan::{Stream, find_sections};
 use crate::state::State;
 use crate::{Lsn, OpenError};
