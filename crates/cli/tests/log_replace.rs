@@ -433,14 +433,14 @@ fn a_device_of_no_use_is_done_without_and_then_replaced() {
 /// Once it named an option of other commands, with which records would have been lost.
 #[test]
 fn two_copies_that_are_damaged_at_different_places_are_one_log() {
-    let log_is = made("apart");
+    // On a slow machine some is destaged before the process is killed: then once more.
+    let in_the_log = || {
+        let log_is = made("apart");
+        logs::write_and_kill(&log_is.at, (0..40).map(|n| (n, [0x77; 4096])));
+        (logs::first_lsn(&log_is.at) == 0).then_some(log_is)
+    };
+    let log_is = (0..20).find_map(|_| in_the_log()).expect("the machine is too slow");
     let Made { at, a, b, .. } = &log_is;
-    let (serving, socket) = log_is.serve(&[]);
-    let mut nbd = Nbd::connect(&socket).expect("a server");
-    for n in 0..40 {
-        nbd.write(n, &[0x77; 4096]).expect("written");
-    }
-    drop(serving); // Killed, with some of that in the log alone.
     for (path, part) in [(a, 3), (b, 4)] {
         let mut bytes = std::fs::read(path).expect("a device");
         let is_full =
@@ -488,7 +488,8 @@ fn a_server_names_the_device_that_its_log_loses_and_says_what_to_do() {
     }
     let lost = format!("device 1 ({}) is lost, and records have fewer copies", log_is.b.display());
     assert!(log_is.status().contains(&lost), "{}", log_is.status());
-    std::thread::sleep(Duration::from_secs(1));
+    // It looks four times each second.
+    std::thread::sleep(Duration::from_secs(5));
     let (code, said) = serving.stop();
     assert_eq!(code, Some(0), "{said}");
     let told: Vec<&str> = said.lines().filter(|line| line.contains("is lost")).collect();
@@ -531,14 +532,18 @@ fn a_device_that_is_left_is_not_replaced() {
     let (serving, socket) = log_is.serve(&[]);
     let mut nbd = Nbd::connect(&socket).expect("a server");
     let mut written = 0;
-    while log_is.absent() == 0 {
-        nbd.write(written % BLOCKS, &block(written)).expect("written");
-        written += 1;
-        assert!(written < 100_000, "the device never stalls");
-    }
-    let said = replace(&log_is.at, &log_is.b, &fast, &["--force"], 2).1;
-    assert!(said.contains("device 1 does not answer, and takes part when it does"), "{said}");
-    assert!(said.contains("only a device that is lost to the log can be replaced"), "{said}");
+    // On a slow machine it may have come back before it is to be replaced: then once more.
+    let mut is_refused = || {
+        while log_is.absent() == 0 {
+            nbd.write(written % BLOCKS, &block(written)).expect("written");
+            written += 1;
+            assert!(written < 10_000, "the device never stalls");
+        }
+        let said = replace(&log_is.at, &log_is.b, &fast, &["--force"], 2).1;
+        assert!(said.contains("only a device that is lost to the log can be replaced"), "{said}");
+        said.contains("device 1 does not answer, and takes part when it does")
+    };
+    assert!((0..5).any(|_| is_refused()));
     assert_eq!(log_is.description(), before);
     while log_is.absent() == 1 {
         nbd.write(written % BLOCKS, &block(written)).expect("written");

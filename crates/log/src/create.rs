@@ -14,7 +14,7 @@ use crate::superblock::{
 };
 use crate::{Lsn, OpenError};
 use crc32c::crc32c;
-use tantalum_device::{BlockDevice, Payload, first_mark};
+use tantalum_device::{Block, BlockDevice, Data, Durability, IoError, Payload, first_mark};
 use tantalum_rt::{Rt, mix64};
 
 /// Units in a section, at least.
@@ -304,22 +304,35 @@ pub(crate) async fn install<D: BlockDevice>(
     for at in SLOTS {
         write_head(d, at, &zeros).await?;
     }
-    write_copies(d, superblock, &COPIES).await?;
+    for at in COPIES {
+        write_head(d, at, &copy_of(superblock, block)).await?;
+    }
     write_head(d, state.slot(), &state.encode(block)).await
 }
 
-/// Writes copies of a superblock.
-pub(crate) async fn write_copies<D: BlockDevice>(
+/// Writes damaged copies of a superblock again, as far as the device does that. They are durable
+/// with what is written durably later: a durable write that failed would make it useless.
+pub(crate) async fn mend<D: BlockDevice>(
     device: &D,
     superblock: &Superblock,
     copies: &[u64],
-) -> Result<(), tantalum_device::IoError> {
-    let mut bytes = superblock.encode().to_vec();
-    bytes.resize(bytes.len().next_multiple_of(device.caps().block_size as usize), 0);
+) -> Result<(), IoError> {
+    let block = device.caps().block_size;
     for at in copies {
-        write_head(device, *at, &bytes).await?;
+        let (at, bytes) = (Block(at / u64::from(block)), copy_of(superblock, block));
+        let written = device.write(at, Data::Bytes(&bytes), Durability::Normal).await;
+        if written == Err(IoError::PowerLost) {
+            return written;
+        }
     }
     Ok(())
+}
+
+/// The bytes of a copy of a superblock, in whole blocks.
+fn copy_of(superblock: &Superblock, block: u32) -> Vec<u8> {
+    let mut bytes = superblock.encode().to_vec();
+    bytes.resize(bytes.len().next_multiple_of(block as usize), 0);
+    bytes
 }
 
 /// The superblock of a device. Where it is gone and a state of a log is there, it is damaged.

@@ -9,7 +9,7 @@ use tantalum_device::IoError;
 pub struct Damage {
     /// The first LSN that is missing.
     pub lsn: Lsn,
-    /// Everything before this LSN was acknowledged.
+    /// Everything before this LSN was acknowledged, or was there when the log was opened before.
     pub watermark: Lsn,
     /// The device on which something unreadable lies where the bytes belong, and the offset there
     /// in bytes; `None` if no device has anything of that kind.
@@ -25,7 +25,7 @@ impl Damage {
             None => " (no device has these bytes)".to_string(),
         };
         let below = match self.watermark > self.lsn {
-            true => format!(", below {} up to which it was acknowledged", self.watermark),
+            true => format!(", below {} up to which it was known to be whole", self.watermark),
             false => String::new(),
         };
         format!("the log is damaged at {}{place}{below}", self.lsn)

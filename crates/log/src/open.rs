@@ -12,7 +12,7 @@
 //! 4. The new epoch, and where the last one ended, are durable on every device before the first
 //!    record is taken.
 
-use crate::create::{check_blocks, find, find_copies, io, write_copies};
+use crate::create::{check_blocks, find, find_copies, io, mend};
 use crate::error::OpenError;
 use crate::member::{Member, MemberError, read_head};
 use crate::options::{Expects, LogDevice, OpenOptions};
@@ -124,7 +124,7 @@ async fn open_all<D: BlockDevice + 'static>(
     let takes_part =
         |member: &Rc<Member<D>>| members.iter().flatten().any(|m| Rc::ptr_eq(m, member));
     for (member, copies) in damaged.iter().filter(|(member, _)| takes_part(member)) {
-        let mended = write_copies(&member.device, &member.superblock, copies).await;
+        let mended = mend(&member.device, &member.superblock, copies).await;
         mended.map_err(|error| member.failed(error))?;
     }
     bring(&lagging, &newest).await?;

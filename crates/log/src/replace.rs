@@ -72,6 +72,9 @@ impl<D: BlockDevice + Clone + 'static> Core<D> {
         force: bool,
     ) -> Result<(), LogError> {
         self.check_failed()?;
+        if self.options.read_only {
+            return Err(LogError::ReadOnly);
+        }
         let state = self.state.borrow().clone();
         self.superblock_for(index, &device, &state)?;
         // A disk may take seconds for its first answer.
@@ -162,8 +165,9 @@ impl<D: BlockDevice + Clone + 'static> Core<D> {
         if self.plan().is_waited_for(index) {
             return refused("a write to it has not ended: wait, or open the log again");
         }
-        // A device that was lost before the log was opened is replaced by one of the array.
-        let own = self.member(index).map(|m| m.superblock);
+        // A device that was lost before the log was opened, or an archive, is replaced by one of the
+        // array.
+        let own = self.member(index).map(|m| m.superblock).filter(in_array);
         let other = || self.members.borrow().iter().flatten().map(|m| m.superblock).find(in_array);
         let Some(template) = own.or_else(other) else {
             return refused("no device of the log tells how to divide it: open the log again");

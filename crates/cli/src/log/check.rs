@@ -7,7 +7,7 @@ use crate::out;
 use clap::Args;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
-use tantalum_log::{DeviceDescription, Log, Lsn, OneCopy, OpenError, OpenOptions};
+use tantalum_log::{DeviceDescription, DeviceHealth, Log, Lsn, OneCopy, OpenError, OpenOptions};
 use tantalum_nand::Opening;
 
 /// Arguments of `tantalum log check`.
@@ -170,16 +170,20 @@ fn examine(path: &Path, salvage: bool) -> Result<Report, (String, u8)> {
             (count, bytes) = (count + 1, bytes + record.bytes.len() as u64);
         }
         let parts = log.one_copy().await.map_err(failed)?;
+        let present = log.stats().devices.into_iter().filter(|d| d.health != DeviceHealth::Failed);
+        let takes_part: Vec<usize> = present.map(|device| device.index).collect();
         for device in &devices {
             let found = DeviceDescription::read(device).await;
-            let damaged = found.ok().and_then(|found| found.damaged);
+            // What a lost device holds does not count.
+            let counts = |found: &DeviceDescription| takes_part.contains(&found.index);
+            let damaged = found.ok().filter(counts).and_then(|found| found.damaged);
             faults.extend(damaged.map(|at| superblock_damaged(&device.name, at)));
         }
         if log.first() > Lsn::ZERO && !log.has_blocks() {
             faults.push(format!(
                 "no device has any block of the log, and its checkpoint is {}: the devices were \
                  overwritten, and whether something was behind the checkpoint is not known: restore \
-                 them from copies of one moment",
+                 them from copies of one moment (unless each was replaced while the log was empty)",
                 log.first()
             ));
         }

@@ -61,7 +61,7 @@ impl ServedLog {
             let mut is_begun = false;
             loop {
                 let Some(stats) = log.volume.log_stats() else {
-                    io.sleep(FIRST_LOOK).await;
+                    io.sleep(if is_begun { LOOK } else { FIRST_LOOK }).await;
                     continue;
                 };
                 let lost = stats.devices.iter().filter(|d| d.health == DeviceHealth::Failed);
@@ -120,7 +120,7 @@ impl ServedLog {
         let off = || failed(ReplaceError::Off.to_string());
         let stats = self.volume.log_stats().ok_or_else(off)?;
         let place = description.paths().count();
-        let is_new = |device: &DeviceStats| device.name == name_of(new, place);
+        let is_new = |device: &DeviceStats| is_named(device, new, place);
         let takes_part = |d: &DeviceStats| is_new(d) && d.health == DeviceHealth::Present;
         // It has a place, and not since the description says so.
         let described = self.description.borrow().paths().any(|path| absolute(path) == new);
@@ -132,7 +132,7 @@ impl ServedLog {
         let stats = match copied {
             false => stats,
             true => {
-                let index = of_log(&stats, &name_of(lost, position)).unwrap_or(position);
+                let index = of_log(&stats, lost, position).unwrap_or(position);
                 let health = stats.devices.get(index).map(|d| d.health);
                 if let Some(DeviceHealth::Present | DeviceHealth::Left) = health {
                     let left = match health {
@@ -190,8 +190,14 @@ impl ServedLog {
 /// The index in the log of the device of this name: the log knows the names of the description, also
 /// that of one that is not there. (The description may name the devices in any order.) `None` if
 /// that is not known.
-fn of_log(stats: &LogStats, name: &str) -> Option<usize> {
-    stats.devices.iter().find(|device| device.name == name).map(|device| device.index)
+fn of_log(stats: &LogStats, path: &Path, place: usize) -> Option<usize> {
+    stats.devices.iter().find(|device| is_named(device, path, place)).map(|device| device.index)
+}
+
+/// Whether this device of the log is the one at this path, which is whole, and has this place in the
+/// description. (There its path may be relative.)
+fn is_named(device: &DeviceStats, path: &Path, place: usize) -> bool {
+    device.name == name_of(path, place) || absolute(Path::new(&device.name)) == path
 }
 
 fn refusal(error: &ReplaceError) -> Refusal {

@@ -19,6 +19,13 @@ pub fn device(name: &str, mebibytes: usize) -> PathBuf {
     file(name, vec![0; mebibytes << 20])
 }
 
+/// Where the log begins: 0 if its checkpoint never moved.
+pub fn first_lsn(at: &Path) -> u64 {
+    let report = log("check", &[at, Path::new("--json")], 0).0;
+    let report: serde_json::Value = serde_json::from_str(&report).expect("JSON");
+    report["first"].as_u64().expect("an LSN")
+}
+
 /// Serves the log of this description, at a socket that is called as it is.
 pub fn serve(at: &Path, more: &[&str]) -> (Serving, Spot) {
     let name = at.file_name().expect("a file").to_str().expect("text");

@@ -11,7 +11,7 @@ use crate::volume::error::VolumeError;
 use crate::volume::open;
 use crate::volume::options::VolumeOptions;
 use crate::volume::places::{Place, Places};
-use crate::{CreateOptions, DeviceHealth, DeviceStats, LogDevice, LogStats};
+use crate::{CreateOptions, DeviceHealth, DeviceStats, LogDevice, LogStats, Role};
 use std::cell::RefCell;
 use std::rc::Rc;
 use tantalum_device::{BlockDevice, Caps, IoError, Link, PowerCycle};
@@ -70,6 +70,8 @@ pub(super) struct Inner<L: PowerCycle, B: PowerCycle> {
     pub options: VolumeOptions,
     /// The names of all devices of the log now ([`OpenOptions::names`](crate::OpenOptions::names)).
     pub names: RefCell<Vec<String>>,
+    /// What they have to be for ([`Expects::roles`](crate::Expects::roles)).
+    pub roles: RefCell<Vec<(String, Role)>>,
     caps: Caps,
     /// Of the present power cycle.
     pub link: RefCell<Link>,
@@ -111,6 +113,7 @@ impl<L: PowerCycle, B: PowerCycle> LogVolume<L, B> {
             replacing: Mutex::new(rt, "the turn to replace a device of a log volume"),
             backing,
             names: RefCell::new(options.log.names.clone()),
+            roles: RefCell::new(options.log.expects.roles.clone()),
             options,
             caps,
             link: RefCell::new(link),
@@ -188,6 +191,7 @@ impl<L: PowerCycle, B: PowerCycle> LogVolume<L, B> {
         let backing = inner.backing.device();
         let mut options = inner.options.clone();
         options.log.names = inner.names.borrow().clone();
+        options.log.expects.roles = inner.roles.borrow().clone();
         let core = open::open(&inner.rt, devices, backing, &options, salvage).await?;
         let core = Rc::new(core);
         let domain = inner.rt.domain();

@@ -92,7 +92,11 @@ impl<L: PowerCycle + 'static, B: PowerCycle + 'static> LogVolume<L, B> {
             let mut names = inner.names.borrow_mut();
             // Until it is known to have joined, either may be the one that is missing.
             names.retain(|name| !joined || *name != lost);
-            names.push(name.clone());
+            if !names.contains(&name) {
+                names.push(name.clone());
+            }
+            // Whatever had this name before, it may be of the array now.
+            inner.roles.borrow_mut().retain(|(device, _)| *device != name);
             put.stays(joined);
         };
         match link.command("replace a device of a log volume", work).await {

@@ -517,3 +517,25 @@ fn there_is_a_way_out_of_too_many_epochs() {
         log.commit(b"on").await.unwrap();
     });
 }
+
+/// Once such a log was not opened, though the other copy is enough.
+#[test]
+fn a_damaged_superblock_that_cannot_be_written_is_no_hindrance() {
+    use crate::running::{make, named, options};
+    use tantalum_device::CommandKind;
+    run(async |rt| {
+        let (devices, log) = make(&rt, 1, 1).await;
+        log.close().await.unwrap();
+        let zeros = Data::Bytes(&[0; 512]);
+        devices[0].write(Block(32), zeros, Durability::Fua).await.unwrap();
+        devices[0].inner.fail_nth(CommandKind::Write, 1);
+        let log = Log::open(&rt, named(&devices), options()).await.unwrap();
+        log.commit(b"a record").await.unwrap();
+        log.close().await.unwrap();
+        let damaged = async || DeviceDescription::read(&named(&devices)[0]).await.unwrap().damaged;
+        assert_eq!(damaged().await, Some(16384));
+        // The next one mends it.
+        Log::open(&rt, named(&devices), options()).await.unwrap().close().await.unwrap();
+        assert_eq!(damaged().await, None);
+    });
+}

@@ -4,7 +4,9 @@ use crate::running::{
     Device, after_a_cut, commit_many, count, device, make, named, options, power_cycle, run,
 };
 use tantalum_device::{Block, BlockDevice, CommandKind, Data, DataMut, Durability};
-use tantalum_log::{DeviceHealth, Log, LogDevice, LogError, OpenOptions};
+use tantalum_log::{
+    CreateOptions, DeviceHealth, Expects, Log, LogDevice, LogError, OpenOptions, Role,
+};
 use tantalum_rt::{Nanos, Rt, first};
 
 #[test]
@@ -204,4 +206,49 @@ fn a_damaged_device_of_the_log_is_not_written_over() {
             assert!(!log.stats().degraded);
         });
     }
+}
+
+/// Once the new device was another archive, and the log was refused with a description in which it
+/// was one of the array.
+#[test]
+fn a_lost_archive_is_replaced_by_a_device_of_the_array() {
+    run(async |rt| {
+        let devices: Vec<Device> = (0..3).map(|i| device(&rt, i)).collect();
+        let create = CreateOptions { copies: 2, record_limit: Some(4096), ..Default::default() };
+        let mut all = named(&devices);
+        Log::create(&rt, &all[..2], Some(&all[2]), &create).await.unwrap();
+        let small = OpenOptions { archive_bytes: 2048, archive_write_bytes: 8192, ..options() };
+        let log = Log::open(&rt, all.clone(), small.clone()).await.unwrap();
+        for kind in [CommandKind::Write, CommandKind::Fua, CommandKind::Flush] {
+            devices[2].inner.fail_nth(kind, 1);
+        }
+        commit_many(&rt, &log, 4, 50).await.unwrap();
+        assert_eq!(log.stats().devices[2].health, DeviceHealth::Failed, "{:?}", log.stats());
+        let new = device(&rt, 8);
+        all[2] = LogDevice::new("new", only(&new).device);
+        log.replace(2, all[2].clone(), false).await.unwrap();
+        assert_eq!(log.stats().devices[2].role, Role::Array);
+        commit_many(&rt, &log, 4, 50).await.unwrap();
+        let (end, records) = (log.end(), count(&log).await);
+        let now = [devices[0].clone(), devices[1].clone(), new];
+        power_cycle(log, &now).await;
+        let mut all = named(&now[..2]);
+        all.push(LogDevice::new("new", only(&now[2]).device));
+        let roles = vec![("new".to_string(), Role::Array)];
+        let expects = Expects { roles, ..Expects::default() };
+        let log = Log::open(&rt, all, OpenOptions { expects, ..small }).await.unwrap();
+        assert_eq!((log.end(), count(&log).await), (end, records));
+    });
+}
+
+#[test]
+fn a_log_that_is_open_for_reading_replaces_nothing() {
+    run(async |rt| {
+        let (devices, log) = without_a_device(&rt).await;
+        power_cycle(log, &devices).await;
+        let reading = OpenOptions { read_only: true, ..options() };
+        let log = Log::open(&rt, named(&devices[1..]), reading).await.unwrap();
+        let refused = log.replace(0, only(&device(&rt, 8)), false).await;
+        assert_eq!(refused, Err(LogError::ReadOnly));
+    });
 }
