@@ -213,8 +213,8 @@ fn an_empty_file_or_a_folder_is_a_device_that_is_lost() {
         let said = log("recover", &[&at], 2).1;
         assert!(said.contains(why) && said.contains("recover --degraded"), "{said}");
         let said = log("recover", &[&at, degraded], 0).1;
-        assert!(said.contains(why) && said.contains("device 1 is lost"), "{said}");
-        assert!(log("check", &[&at], 0).0.contains("device 1 is lost"));
+        assert!(said.contains(why) && said.contains("none.b) is lost"), "{said}");
+        assert!(log("check", &[&at], 0).0.contains("none.b) is lost"));
     }
     std::fs::remove_dir(&b).expect("removed");
 }

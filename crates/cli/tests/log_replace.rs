@@ -422,7 +422,7 @@ fn a_device_of_no_use_is_done_without_and_then_replaced() {
                      replace` puts a new device in its place";
         assert!(said.contains(steps), "{said}");
         log("recover", &[at, Path::new("--degraded")], 0);
-        assert!(log("check", &[at], 0).0.contains("device 1 is lost"));
+        assert!(log("check", &[at], 0).0.contains(".b) is lost"));
         let (serving, _socket) = log_is.serve(&[]);
         replace(at, b, &log_is.new_device("c"), &[], 0);
         assert_eq!(serving.stop().0, Some(0));

@@ -11,6 +11,7 @@ use std::io::Write;
 use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Mutex;
 use std::time::Duration;
 use tantalum_testing::{CopyOfMount, Need};
 
@@ -327,6 +328,10 @@ fn a_cut_and_a_restart_on_command() {
     assert_sound(&place, &image, "xfs");
 }
 
+/// Held by tests that look at what the kernel was told of a loop device, and by one that changes it
+/// for all of them.
+static KNOBS: Mutex<()> = Mutex::new(());
+
 /// Unused loop devices with flushes switched off. Other programs may use them later.
 struct Knobs(Vec<PathBuf>);
 
@@ -379,6 +384,7 @@ fn the_kernel_sends_a_log_volume_no_flushes() {
     if !possible(&EXT4) {
         return;
     }
+    let _turn = KNOBS.lock().unwrap_or_else(|e| e.into_inner());
     let place = Place::new("no-flushes");
     let (toml, dir) = (place.path("wal.toml"), place.path("m"));
     let (a, b, backing) = (place.path("a"), place.path("b"), place.path("backing"));
@@ -406,6 +412,7 @@ fn the_kernel_sends_flushes_whatever_the_loop_device_was_told_before() {
     if !possible(&EXT4) {
         return;
     }
+    let _turn = KNOBS.lock().unwrap_or_else(|e| e.into_inner());
     let place = Place::new("flushes");
     let (image, dir) = (place.image("volatile"), place.path("m"));
     let _knobs = Knobs::turned();
