@@ -614,7 +614,7 @@ design = \"durassd\"
             (
                 "[run]",
                 "[[ratio]]\nwhat = \"r\"\nof = \"j\"\nto = \"j\"\npublished = [2, 1]\n[run]",
-                "7: ratio \"r\": published = [2, 1]: must be above 0, the lower one first",
+                "7: ratio \"r\": published = [2, 1]: must be 0 or more, the lower one first",
             ),
             (
                 "[run]",

@@ -220,9 +220,10 @@ impl Ratio {
     /// Whether quotients can be what it says.
     pub(crate) fn check(&self) -> Result<(), Fault> {
         if let Some(Claim::Between([low, high])) = self.published
-            && !(is_positive(low) && is_positive(high) && low <= high)
+            && !(low >= 0.0 && is_positive(high) && low <= high)
         {
-            let what = format!("published = [{low}, {high}]: must be above 0, the lower one first");
+            let what =
+                format!("published = [{low}, {high}]: must be 0 or more, the lower one first");
             return Err(Fault::at(&["published"], what));
         }
         let about = match self.published {
