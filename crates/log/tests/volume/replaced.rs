@@ -6,7 +6,7 @@ use tantalum_device::{
     Block, BlockDevice, Blocks, CommandKind, Data, Durability, Faults, IoError, PowerCycle,
     RamDevice,
 };
-use tantalum_log::{DeviceHealth, LogError, LogStats, LogVolume, OpenError, ReplaceError};
+use tantalum_log::{DeviceHealth, LogError, LogStats, LogVolume, OpenError, ReplaceError, Role};
 use tantalum_oracle::Oracle;
 use tantalum_rt::{Join, Nanos, Rt};
 
@@ -254,5 +254,34 @@ fn what_cannot_be_replaced_leaves_everything_as_it_was() {
         assert_eq!(replace(&scene, 0, &late, false).await, Err(ReplaceError::Off));
         let power = late.device().write(Block(0), Data::Bytes(&bytes), Durability::Fua).await;
         assert_ne!(power, Err(IoError::PowerLost), "it was not touched");
+    });
+}
+
+/// Once the volume did not start again before its process did.
+#[test]
+fn an_archive_that_was_replaced_under_its_own_name_is_of_the_array() {
+    with(8, async |rt| {
+        let shape = shape(2);
+        let names = ["log 0", "log 1", "archive"];
+        let log = names.map(|name| device(&rt, name)).to_vec();
+        let named = |i: usize| (names[i].to_string(), log[i].clone());
+        let mut options = shape.options();
+        let role = |i| if i < 2 { Role::Array } else { Role::Archive };
+        options.log.expects.roles = (0..3).map(|i| (names[i].to_string(), role(i))).collect();
+        let (array, backing) = (vec![named(0), named(1)], backing(&rt, "backing", &shape));
+        let volume = LogVolume::new(&rt, array, Some(named(2)), backing, options).unwrap();
+        volume.format(&shape.create()).await.unwrap();
+        volume.power_on().await.unwrap();
+        let oracle = Rc::new(Oracle::new(&volume.caps()));
+        let mut scene = Scene { rt: rt.clone(), volume, log, oracle, made: 0 };
+        scene.lose(2).await;
+        let new = device(&rt, "new");
+        let stats = scene.volume.replace(2, "archive".to_string(), new, false).await.unwrap();
+        assert_eq!(stats.devices[2].role, Role::Array);
+        for worker in scene.work(20) {
+            worker.await.unwrap();
+        }
+        scene.cut().await;
+        assert_eq!(scene.health(2), DeviceHealth::Present);
     });
 }
