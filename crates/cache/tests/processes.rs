@@ -274,7 +274,7 @@ fn some_processes_are_killed() {
 }
 
 #[test]
-#[ignore = "a minute and more"]
+#[ignore = "takes a minute; .ci/run runs it"]
 fn a_process_is_killed_every_50_ms_for_a_minute() {
     processes_are_killed(60 * 20);
 }

@@ -126,7 +126,7 @@ fn killed_processes_lose_nothing_that_was_promised() {
 
 /// The same with hundreds of kills.
 #[test]
-#[ignore = "takes a minute"]
+#[ignore = "takes a minute; .ci/run runs it"]
 fn hundreds_of_killed_processes() {
     for preset in ["durassd", "volatile", "spartan-es", "full-protection"] {
         kill_again_and_again(preset, 250);
