@@ -93,9 +93,6 @@ pub struct Check {
     /// The last transaction of each client that is there.
     #[serde(skip)]
     pub last: Vec<u64>,
-    /// All damage that the database's own check reports.
-    #[serde(skip)]
-    pub damage: Vec<String>,
     /// How many of the transactions under way at the cut are there.
     pub maybe_there: u64,
     /// A defect of the database, if it explains all findings. Then they say nothing about the drive
@@ -115,12 +112,9 @@ impl Check {
         }
     }
 
-    /// Notes a defect of the database itself as the explanation, if all findings are damage that
-    /// the database reports. It does not explain rows that are lost, half-done or never written, or
-    /// a server that does not start.
+    /// Notes a defect of the database itself that was shown to be the cause of all findings.
     pub fn excuse(&mut self, fault: &str) {
-        let damage_only = !self.is_clean() && self.count.keys().all(|harm| *harm == Harm::Damaged);
-        self.own_fault = damage_only.then(|| fault.to_string());
+        self.own_fault = (!self.is_clean()).then(|| fault.to_string());
     }
 
     /// Whether nothing was found.

@@ -5,15 +5,14 @@
 //! 2. All reports of the clients are read to the last line before anything is compared.
 //! 3. The first round with a finding is the last one, since later findings could follow from it.
 
-use crate::check::{Check, Contents, Harm, check};
+use crate::check::{Check, Harm};
 use crate::clients::{Orders, Told};
 use crate::ground::mounted::FileSystem;
 use crate::ground::{Blow, Data, Ground, GroundError, Outage, Return};
 use crate::ledger::{BadNote, Ledger};
-use crate::pages::{Index, explained, index_of};
 use crate::plan::Plan;
 use crate::program::{Interrupt, ProgramError, Running, Stopwatch, command};
-use crate::redo::{Stale, stale_end};
+use crate::recovery::recover;
 use crate::report::{Report, Round, Setting, VERSION};
 use crate::server::{Kind, Server};
 use crate::store::StoreError;
@@ -93,16 +92,6 @@ pub trait Watch {
     fn round(&self, round: &Round);
 }
 
-/// Messages of MariaDB about a page that is torn, or newer than its log. Replaying a record twice
-/// never causes one of these.
-const OF_THE_DRIVE: [&str; 5] = [
-    "corruption on disk",
-    "Page read from tablespace is corrupted",
-    "Checksum mismatch",
-    "is in the future",
-    "Unable to apply log",
-];
-
 /// How long the first commit may take.
 const FIRST_COMMITS: Duration = Duration::from_secs(60);
 
@@ -133,6 +122,7 @@ struct Run<'a, W> {
     // The server is dropped before the ground: it is killed before the storage below it is removed.
     server: Server,
     ground: &'a mut Ground,
+    run: &'a Path,
     /// Set if the server's log ended in stale bytes, after this blow or an earlier one.
     stale: Option<String>,
     random: Stream,
@@ -145,7 +135,7 @@ impl<'a, W: Watch> Run<'a, W> {
         options: &'a Options,
         ground: &'a mut Ground,
         setting: &mut Setting,
-        run: &Path,
+        run: &'a Path,
         interrupt: &'a Interrupt,
         watch: &'a W,
     ) -> Result<Run<'a, W>, TortureError> {
@@ -164,7 +154,8 @@ impl<'a, W: Watch> Run<'a, W> {
         };
         let ledger = Ledger::new(options.plan);
         let random = Stream::new(options.plan.seed, "nemesis");
-        let it = Run { options, ledger, server, ground, stale: None, random, interrupt, watch };
+        let it =
+            Run { options, ledger, server, ground, run, stale: None, random, interrupt, watch };
         watch.stage("filling the tables");
         it.server.start()?;
         let failed = |error| TortureError::Store { when: "when its tables were made", error };
@@ -325,107 +316,29 @@ impl<'a, W: Watch> Run<'a, W> {
     /// Restores the power, starts the database, and compares it with the ledger. A drive, a log or
     /// a database that does not come back is a finding. With `lose` a device of the log is lost.
     fn recover(&mut self, lose: bool) -> Result<(Return, Duration, Check), TortureError> {
-        let mut redo = None;
-        let before = self.server.said().len();
-        let (returned, took, mut check) = self.recover_from(lose, &mut redo)?;
-        // A server that reads stale bytes as log damages itself on any drive.
-        if let Some(stale) = redo.and_then(|redo| stale_end(&redo)) {
-            let words = stale.to_string();
-            if !check.is_clean() {
-                match self.explains(&stale, &check, before) {
-                    Ok(()) => check.excuse(&words),
-                    Err(why) => check
-                        .first
-                        .push(format!("({words}. It is no excuse for what was found: {why}.)")),
-                }
-            }
-            self.stale = Some(words);
-        } else if let Some(stale) = self.stale.as_ref().filter(|_| !check.is_clean()) {
-            check.first.push(format!("(After an earlier blow {stale}: this may follow from it.)"));
-        }
-        Ok((returned, took, check))
-    }
-
-    /// Whether the stale bytes that recovery took for log explain all of the damage. If not, why.
-    fn explains(&self, stale: &Stale, check: &Check, before: usize) -> Result<(), String> {
-        let said = self.server.said();
-        let said = String::from_utf8_lossy(said.get(before..).unwrap_or_default());
-        if let Some(words) = OF_THE_DRIVE.iter().find(|words| said.contains(*words)) {
-            return Err(format!("the server said \"{words}\""));
-        }
-        let mut store = self.server.target().connect().map_err(|e| e.to_string())?;
-        let mut indexes = Vec::new();
-        for page in &stale.pages {
-            let number = index_of(&self.server.data(), *page);
-            let index = number.map(|number| store.index(number)).transpose();
-            indexes.extend(index.map_err(|e| e.to_string())?.flatten());
-        }
-        if explained(&check.damage, &indexes) {
-            return Ok(());
-        }
-        let names: Vec<String> = indexes.iter().map(Index::to_string).collect();
-        Err(match names.is_empty() {
-            true => "none of its pages is known to be of an index".to_string(),
-            false => format!("its pages are of {}, and other things are damaged", names.join(", ")),
-        })
-    }
-
-    fn recover_from(
-        &mut self,
-        lose: bool,
-        redo: &mut Option<Vec<u8>>,
-    ) -> Result<(Return, Duration, Check), TortureError> {
-        let nothing = Return { drive: None, whole: Duration::ZERO };
-        let mut found = Check::default();
         let returned = match self.ground.restore(lose, self.interrupt) {
             Ok(returned) => returned,
             Err(GroundError::Gone(why)) if !self.interrupt.is_set() => {
-                found.found(Harm::DoesNotStart, format!("the drive: {why}"));
-                return Ok((nothing, Duration::ZERO, found));
+                let mut check = Check::default();
+                check.found(Harm::DoesNotStart, format!("the drive: {why}"));
+                let nothing = Return { drive: None, whole: Duration::ZERO };
+                return Ok((nothing, Duration::ZERO, check));
             }
             Err(e) => return Err(e.into()),
         };
-        *redo = self.server.redo();
-        let watch = Stopwatch::begin();
-        match self.server.start() {
-            Err(e @ (ProgramError::Failed { .. } | ProgramError::TooLong { .. })) => {
-                found.found(Harm::DoesNotStart, format!("the database: {e}"));
-                return Ok((returned, watch.read(), found));
-            }
-            other => other?,
-        }
-        self.watch.stage("check");
-        let mut took = watch.read();
-        let read = self.read(&mut found, || took = watch.read());
-        let check = match read {
-            Ok(contents) => {
-                let mut check = check(&self.ledger, &contents);
-                found.damage.iter().for_each(|what| check.found(Harm::Damaged, what.clone()));
-                check.damage = found.damage;
-                check
-            }
-            Err(e) => {
-                let damage = std::mem::take(&mut found.damage);
-                damage.into_iter().for_each(|what| found.found(Harm::Damaged, what));
-                found.found(Harm::Damaged, format!("the tables cannot be read: {e}"));
-                // It is not known whether commits are lost, so stale bytes do not explain this.
-                *redo = None;
-                found
-            }
-        };
+        let copy = self.run.join("copy");
+        let mut recovered =
+            recover(&self.server, &self.ledger, &copy, |what| self.watch.stage(what))?;
         if self.interrupt.is_set() {
             return Err(TortureError::Interrupted);
         }
-        Ok((returned, took, check))
-    }
-
-    /// Reads all tables, and runs the database's own check. `ready` is called once the database
-    /// accepts the connection.
-    fn read(&self, found: &mut Check, ready: impl FnOnce()) -> Result<Contents, StoreError> {
-        let mut store = self.server.target().connect()?;
-        ready();
-        found.damage = store.own_check()?;
-        store.contents()
+        if let Some(stale) = recovered.stale {
+            self.stale = Some(stale.to_string());
+        } else if let Some(stale) = self.stale.as_ref().filter(|_| !recovered.check.is_clean()) {
+            let words = format!("(After an earlier blow {stale}: this may follow from it.)");
+            recovered.check.first.push(words);
+        }
+        Ok((returned, recovered.took, recovered.check))
     }
 
     /// Empties the tables when they have become long.

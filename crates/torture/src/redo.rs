@@ -12,13 +12,9 @@
 //! 2. Bytes that begin at a sector boundary are never called stale, since a drive could be the
 //!    cause.
 //! 3. Reading any bytes terminates. A file that is not a log has no end.
-//! 4. All pages that the records of stale bytes change are reported. If one of the pages cannot be
-//!    determined, none of the bytes are called stale.
 //!
 //! The format is that of MariaDB 10.8 and later: a header, two checkpoints, and a ring of record
 //! groups, each ended by a byte that changes with every lap and by a CRC-32C (MDEV-14425).
-
-use std::collections::BTreeSet;
 
 /// Bytes of a block, and of what comes before the ring.
 const BLOCK: u64 = 4096;
@@ -33,15 +29,6 @@ const SECTOR: u64 = 512;
 /// The longest record group.
 const LONGEST: u64 = 2 << 20;
 
-/// A page of the database: its tablespace, and its number there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct PageId {
-    /// The tablespace's number.
-    pub space: u32,
-    /// The page's number in it.
-    pub number: u32,
-}
-
 /// Bytes at the end of a log that come from an older block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stale {
@@ -51,8 +38,6 @@ pub struct Stale {
     pub bytes: u64,
     /// How many blocks earlier they were written.
     pub blocks: u64,
-    /// The pages that recovery changes by replaying them.
-    pub pages: BTreeSet<PageId>,
 }
 
 impl std::fmt::Display for Stale {
@@ -60,14 +45,9 @@ impl std::fmt::Display for Stale {
         write!(
             f,
             "the server's log ended at LSN {}; its recovery took {} bytes after that for log, which its \
-             buffer still had from {} blocks before, and replayed them on ",
+             buffer still had from {} blocks before. That is a defect of the server on any storage",
             self.end, self.bytes, self.blocks
-        )?;
-        for (i, page) in self.pages.iter().enumerate() {
-            let comma = if i == 0 { "" } else { ", " };
-            write!(f, "{comma}page {} of tablespace {}", page.number, page.space)?;
-        }
-        write!(f, ". That is a defect of the server on any storage")
+        )
     }
 }
 
@@ -81,14 +61,8 @@ pub fn stale_end(file: &[u8]) -> Option<Stale> {
     let there = || groups.iter().rev().take_while(|g| place(g.0) / BLOCK == last_block);
     // As many groups from the end as equal those of one earlier block.
     let stale = |blocks: u64| {
-        let same = there().take_while(|g| log.same(g.0, g.1, blocks * BLOCK));
-        let (mut end, mut pages) = (None, BTreeSet::new());
-        for &(begin, bytes) in same {
-            pages.extend(log.pages(begin, bytes)?);
-            end = Some(begin);
-        }
-        let end = end?;
-        Some(Stale { end, bytes: next - end, blocks, pages })
+        let &(end, _) = there().take_while(|g| log.same(g.0, g.1, blocks * BLOCK)).last()?;
+        Some(Stale { end, bytes: next - end, blocks })
     };
     let reach = place(next).min(log.ring.len() as u64 / 2) / BLOCK;
     let longest = (1..=reach).filter_map(stale).max_by_key(|s| (s.bytes, u64::MAX - s.blocks))?;
@@ -99,6 +73,18 @@ pub fn stale_end(file: &[u8]) -> Option<Stale> {
 /// The log sequence number at which recovery sees the end of this log; `None` if it is not a log.
 pub fn end(file: &[u8]) -> Option<u64> {
     Some(Log::new(file)?.groups().1)
+}
+
+/// Marks the end of this log at `lsn`: recovery does not read on from there. `false` if it is not a
+/// log, or has no record group that begins or ends there.
+pub fn mark_end(file: &mut [u8], lsn: u64) -> bool {
+    let place = Log::new(file).and_then(|log| {
+        let (groups, next) = log.groups();
+        let known = lsn == next || groups.iter().any(|group| group.0 == lsn);
+        known.then(|| log.place(lsn))
+    });
+    let byte = place.and_then(|place| file.get_mut(RING + place));
+    byte.map(|byte| *byte = 0).is_some()
 }
 
 /// The bytes after the last whole record group of a log.
@@ -173,7 +159,12 @@ impl Log<'_> {
     }
 
     fn at(&self, lsn: u64) -> u8 {
-        self.ring[((lsn - self.first) % self.ring.len() as u64) as usize]
+        self.ring[self.place(lsn)]
+    }
+
+    /// Where in the ring the byte with this number is.
+    fn place(&self, lsn: u64) -> usize {
+        ((lsn - self.first) % self.ring.len() as u64) as usize
     }
 
     /// Whether these bytes equal those at this distance before them.
@@ -209,41 +200,6 @@ impl Log<'_> {
         let records: Vec<u8> = (begin..lsn).map(|lsn| self.at(lsn)).collect();
         let sum = [1, 2, 3, 4].map(|i| self.at(lsn + i));
         (crc32c::crc32c(&records) == u32::from_be_bytes(sum)).then_some(lsn + 5 - begin)
-    }
-
-    /// The pages that the records of a whole group change; `None` if one cannot be determined.
-    fn pages(&self, begin: u64, bytes: u64) -> Option<BTreeSet<PageId>> {
-        let (mut lsn, end) = (begin, begin + bytes - 5);
-        let (mut pages, mut of_a_page) = (BTreeSet::new(), false);
-        while lsn < end {
-            let first = self.at(lsn);
-            lsn += 1;
-            let length = match u64::from(first & 15) {
-                0 => {
-                    let (more, of) = self.varint(lsn)?;
-                    lsn += of;
-                    (more + 15).checked_sub(of)?
-                }
-                short => short,
-            };
-            let next = lsn + length;
-            // A record with this bit is about the page of the record before, and names none.
-            if first & 0x80 == 0 || !of_a_page {
-                let (space, of) = self.varint(lsn)?;
-                let (number, also) = self.varint(lsn + of)?;
-                if of + also > length {
-                    return None;
-                }
-                // With the bit and without a page before, it is about a file.
-                of_a_page = first & 0x80 == 0;
-                if of_a_page {
-                    let (space, number) = (space.try_into().ok()?, number.try_into().ok()?);
-                    pages.insert(PageId { space, number });
-                }
-            }
-            lsn = next;
-        }
-        (lsn == end).then_some(pages)
     }
 
     /// A number of one to five bytes, and its length.

@@ -1,6 +1,7 @@
 //! The database: its server, which `scripts/database` starts and stops, and how to connect to it.
 
 use crate::program::{Interrupt, ProgramError, command, run};
+use crate::redo::mark_end;
 use crate::store::{Journal, Target};
 use serde::Serialize;
 use std::ffi::{OsStr, OsString};
@@ -160,8 +161,7 @@ impl Server {
         if self.kind != Kind::Mariadb {
             return None;
         }
-        let place = self.wal.as_ref().map(|wal| wal.join("mariadb-redo"));
-        let from = place.unwrap_or_else(|| self.data()).join("ib_logfile0");
+        let from = self.redo_file();
         let to = self.run.join(self.kind.name()).join("ib_logfile0.before-recovery");
         let word = |name: &str, path: &Path| {
             let mut word = OsString::from(name);
@@ -174,10 +174,51 @@ impl Server {
         std::fs::read(to).ok()
     }
 
-    /// Everything in the server's own log so far.
-    #[allow(clippy::disallowed_methods, reason = "the edge: reads a server's log")]
-    pub fn said(&self) -> Vec<u8> {
-        std::fs::read(self.log()).unwrap_or_default()
+    /// The file of InnoDB's log.
+    fn redo_file(&self) -> PathBuf {
+        let place = self.wal.as_ref().map(|wal| wal.join("mariadb-redo"));
+        place.unwrap_or_else(|| self.data()).join("ib_logfile0")
+    }
+
+    /// Copies a MariaDB that does not run, with its log, to the new directory `to` on a plain disk.
+    /// What the returned server writes for its operators goes beside it, to `to` with the extension
+    /// `run`.
+    ///
+    /// # Errors
+    /// [`ProgramError`], if for instance there is not enough space. A part of the copy may be left.
+    #[allow(clippy::disallowed_methods, reason = "the edge: copies a database")]
+    pub fn copy(&self, to: &Path) -> Result<Server, ProgramError> {
+        let start = |error| ProgramError::Start { program: "copying it".to_string(), error };
+        std::fs::create_dir(to).map_err(start)?;
+        let copy = Server {
+            directory: to.to_path_buf(),
+            run: to.with_extension("run"),
+            wal: None,
+            plain: true,
+            interrupt: self.interrupt.clone(),
+            ..*self
+        };
+        for (from, to) in [(self.data(), to.to_path_buf()), (self.redo_file(), copy.data())] {
+            let mut words = command("cp", ["--archive", "--sparse=always"]);
+            words.arg(from).arg(to);
+            run("copying it", &mut words, Duration::from_secs(START), &self.interrupt)?;
+        }
+        Ok(copy)
+    }
+
+    /// Makes the log of a MariaDB that does not run end at this log sequence number.
+    ///
+    /// # Errors
+    /// Of reading and writing the log, and [`ErrorKind::InvalidData`](std::io::ErrorKind) if no
+    /// record group of it begins or ends there.
+    #[allow(clippy::disallowed_methods, reason = "the edge: changes a copy of a log")]
+    pub fn end_log_at(&self, lsn: u64) -> std::io::Result<()> {
+        let file = self.redo_file();
+        let mut log = std::fs::read(&file)?;
+        if !mark_end(&mut log, lsn) {
+            return Err(std::io::ErrorKind::InvalidData.into());
+        }
+        std::fs::write(file, log)
     }
 
     /// The server's own log.

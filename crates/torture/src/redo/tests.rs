@@ -53,16 +53,6 @@ impl Made {
         }
     }
 
-    /// The expected finding if groups up to `end` are followed by this many bytes of an older
-    /// block.
-    fn stale(&self, end: u64, bytes: u64, blocks: u64) -> Stale {
-        let number = |lsn: u64| (lsn - blocks * BLOCK - self.first) / GROUP + 1;
-        let pages = (end..end + bytes)
-            .step_by(GROUP as usize)
-            .map(|lsn| PageId { space: 5, number: 0x4080 + number(lsn) as u32 });
-        Stale { end, bytes, blocks, pages: pages.collect() }
-    }
-
     /// Fills the rest of the last block with what its buffer had `blocks` before.
     fn leave(&mut self, blocks: u64) {
         let rest = (BLOCK - self.place(self.next) as u64 % BLOCK) % BLOCK;
@@ -96,12 +86,12 @@ fn what_a_buffer_left_is_found_unless_a_byte_says_that_it_is_the_end() {
     let bytes = BLOCK - 17 * GROUP;
     let end = log.next;
     assert!(!(17 * GROUP).is_multiple_of(SECTOR));
-    assert_eq!(stale_end(&log.file), Some(log.stale(end, bytes, 9)));
+    assert_eq!(stale_end(&log.file), Some(Stale { end, bytes, blocks: 9 }));
     assert_eq!(tail(&log.file), Some(Tail::WholeBlock), "as recovery finds it");
     // Later the server has written its next groups there.
     let mut later = Made { file: log.file.clone(), ..log };
     later.append(80);
-    let (old, stale) = (log.file.clone(), later.stale(end, bytes, 9));
+    let (old, stale) = (log.file.clone(), Stale { end, bytes, blocks: 9 });
     assert_eq!(differs(&old, &later.file, &stale), Some(true));
     assert_eq!(differs(&old, &old, &stale), Some(false));
     let at = log.place(end);
@@ -131,48 +121,6 @@ fn a_block_in_the_wrong_place_is_not_the_servers_doing() {
             assert_eq!(stale_end(&wrong), None);
         }
     }
-}
-
-/// A group of these records, with its end mark and checksum.
-fn group_of(records: &[u8]) -> Vec<u8> {
-    let mut group = records.to_vec();
-    group.push(1);
-    group.extend(crc32c::crc32c(records).to_be_bytes());
-    group
-}
-
-/// The pages of the first group of a log that begins with these records; `None` if they cannot be
-/// determined.
-fn pages_of(records: &[u8]) -> Option<Vec<(u32, u32)>> {
-    let mut made = Made::new(8192, 4);
-    let group = group_of(records);
-    made.file[RING..RING + group.len()].copy_from_slice(&group);
-    let log = Log::new(&made.file).unwrap();
-    assert_eq!(log.groups().0, [(8192, group.len() as u64)]);
-    let pages = log.pages(8192, group.len() as u64)?;
-    Some(pages.into_iter().map(|page| (page.space, page.number)).collect())
-}
-
-#[test]
-fn the_pages_of_a_group_are_told() {
-    // A write of 6 bytes: page 4 of tablespace 9, and 4 bytes more.
-    assert_eq!(pages_of(&[0x36, 9, 4, 2, 2, 2, 2]), Some(vec![(9, 4)]));
-    // Numbers of two, three, four and five bytes.
-    assert_eq!(pages_of(&[0x34, 0x80, 1, 0x81, 2]), Some(vec![(0x81, 0x182)]));
-    assert_eq!(pages_of(&[0x37, 0xc1, 2, 3, 0xe1, 2, 3, 4]), Some(vec![(0x14283, 0x122_4384)]));
-    assert_eq!(pages_of(&[0x36, 9, 0xf0, 2, 2, 2, 2]), Some(vec![(9, 0x1222_4282)]));
-    // The second record is about the same page as the first, and names none. The third is about
-    // another page.
-    let three = [0x33, 9, 4, 7, 0xb2, 5, 6, 0x33, 9, 3, 7];
-    assert_eq!(pages_of(&three), Some(vec![(9, 3), (9, 4)]));
-    // A record about a file begins with two numbers too, but is about no page. The record after it
-    // is.
-    assert_eq!(pages_of(&[0xb4, 9, 0, b'.', b'/']), Some(vec![]));
-    assert_eq!(pages_of(&[0xb4, 9, 0, b'.', b'/', 0x33, 9, 4, 7]), Some(vec![(9, 4)]));
-    // The numbers of the page are longer than their record, or not valid.
-    assert_eq!(pages_of(&[0x31, 9, 0x32, 9, 9]), None);
-    assert_eq!(pages_of(&[0x33, 0xf9, 4, 7]), None);
-    assert_eq!(pages_of(&[0x36, 9, 0xf0, 0xff, 2, 2, 2]), None, "more than 32 bits");
 }
 
 #[test]
@@ -209,9 +157,9 @@ fn what_is_at_the_end_is_told() {
 }
 
 /// Three blocks of a log of MariaDB 10.11.19 under load, with 122 record groups and an unmarked
-/// end. The expected pages come from another reader of the format.
+/// end.
 #[test]
-fn the_end_and_the_pages_of_a_real_log_are_found() {
+fn the_end_of_a_real_log_is_found_and_moved() {
     let (first, checkpoint, last) = (19_947_224u64, 19_947_341u64, 19_954_277);
     let mut file = vec![0; RING];
     file[..4].copy_from_slice(b"Phys");
@@ -220,19 +168,18 @@ fn the_end_and_the_pages_of_a_real_log_are_found() {
     file.extend(include_bytes!("real.bin"));
     assert_eq!((end(&file), tail(&file)), (Some(last), Some(Tail::Other)));
     assert_eq!(stale_end(&file), None);
-    let log = Log::new(&file).unwrap();
-    let (groups, _) = log.groups();
+    let (groups, _) = Log::new(&file).unwrap().groups();
     assert_eq!(groups.len(), 122);
-    let pages = groups.iter().flat_map(|(begin, bytes)| log.pages(*begin, *bytes).unwrap());
-    let pages: BTreeSet<PageId> = pages.collect();
-    let of = |space: u32| -> Vec<u32> {
-        pages.iter().filter(|page| page.space == space).map(|page| page.number).collect()
-    };
-    assert_eq!(of(0), [281, 284, 285, 546, 547, 548, 549, 550, 551, 554, 555, 556]);
-    assert_eq!((of(5).len(), &of(5)[..4]), (36, &[11, 30, 35, 40][..]));
-    assert_eq!((of(6), of(7)), (vec![3], vec![17, 18]));
-    assert_eq!(of(8), [107, 109, 111, 112]);
-    assert_eq!(pages.len(), 55);
+    // The log can be made to end before any of its groups, and nowhere else.
+    for (begin, _) in groups {
+        let mut marked = file.clone();
+        assert!(!mark_end(&mut marked, begin + 1) && marked == file);
+        assert!(mark_end(&mut marked, begin));
+        assert_eq!((end(&marked), tail(&marked)), (Some(begin), Some(Tail::Marked)));
+    }
+    assert!(mark_end(&mut file, last));
+    assert_eq!((end(&file), tail(&file)), (Some(last), Some(Tail::Marked)));
+    assert!(!mark_end(&mut [0; 20_000], 0));
 }
 
 #[test]
@@ -271,7 +218,7 @@ proptest! {
             prop_assert_eq!(found, None, "a drive could do that");
         } else if same_lap {
             let bytes = BLOCK - into * GROUP;
-            prop_assert_eq!(found, Some(log.stale(log.next, bytes, blocks)));
+            prop_assert_eq!(found, Some(Stale { end: log.next, bytes, blocks }));
         } else {
             prop_assert_eq!(found, None);
         }

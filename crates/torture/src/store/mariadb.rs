@@ -3,7 +3,6 @@
 use super::{INDEX, Store, StoreError, TABLES, account, entry, filling, line};
 use crate::check::Contents;
 use crate::ledger::Row;
-use crate::pages::Index;
 use crate::plan::{Plan, Transfer};
 use mysql::prelude::Queryable;
 use mysql::{Conn, OptsBuilder, TxOpts};
@@ -195,15 +194,6 @@ impl Store for Mariadb {
             looks.push(self.look()?);
         }
         Ok(judge(&looks))
-    }
-
-    fn index(&mut self, number: u64) -> Result<Option<Index>, StoreError> {
-        let names: Option<(String, String)> = self.0.exec_first(
-            "SELECT t.name, i.name FROM information_schema.innodb_sys_indexes i \
-             JOIN information_schema.innodb_sys_tables t USING (table_id) WHERE i.index_id = ?",
-            (number,),
-        )?;
-        Ok(names.map(|(table, name)| Index { table: table.replacen('/', ".", 1), name }))
     }
 
     fn trim(&mut self) -> Result<(), StoreError> {

@@ -9,7 +9,6 @@ mod sqlite;
 
 use crate::check::{Account, Contents, Entry, Line};
 use crate::ledger::Row;
-use crate::pages::Index;
 use crate::plan::{BLANK, Leg, OPENING, Plan, Transfer};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -69,11 +68,6 @@ pub trait Store {
 
     /// Runs the database's own check of tables and indexes. Returns its complaints.
     fn own_check(&mut self) -> Result<Vec<String>, StoreError>;
-
-    /// The names of the index with this number of the server's; `None` if there is no such index.
-    fn index(&mut self, _number: u64) -> Result<Option<Index>, StoreError> {
-        Ok(None)
-    }
 
     /// Empties the tables `ledger` and `entry`.
     fn trim(&mut self) -> Result<(), StoreError>;
