@@ -9,7 +9,6 @@
 
 use crate::check::{Check, Harm, check};
 use crate::ledger::Ledger;
-use crate::nemesis::TortureError;
 use crate::program::{ProgramError, Stopwatch};
 use crate::redo::{Stale, stale_end};
 use crate::server::Server;
@@ -31,13 +30,13 @@ pub struct Recovered {
 /// `copy`; it stays there if something was found. `stage` is told what begins.
 ///
 /// # Errors
-/// [`TortureError::Program`] if a program could not be started, or was interrupted.
+/// [`ProgramError`] if a program could not be started, or was interrupted.
 pub fn recover(
     server: &Server,
     ledger: &Ledger,
     copy: &Path,
     stage: impl Fn(&str),
-) -> Result<Recovered, TortureError> {
+) -> Result<Recovered, ProgramError> {
     let stale = server.redo().and_then(|redo| stale_end(&redo));
     let kept = stale.as_ref().map(|_| {
         stage("copying the database");
@@ -69,10 +68,10 @@ fn explains(
     copy: Result<Server, ProgramError>,
     ledger: &Ledger,
     stage: &impl Fn(&str),
-) -> Result<Result<(), String>, TortureError> {
+) -> Result<Result<(), String>, ProgramError> {
     let copy = match copy {
         Ok(copy) => copy,
-        Err(ProgramError::Interrupted) => return Err(ProgramError::Interrupted.into()),
+        Err(e @ ProgramError::Interrupted) => return Err(e),
         Err(e) => return Ok(Err(format!("that is not known, since it was not copied: {e}"))),
     };
     if let Err(e) = copy.end_log_at(stale.end) {
@@ -94,7 +93,7 @@ pub fn judge(
     server: &Server,
     ledger: &Ledger,
     stage: &impl Fn(&str),
-) -> Result<(Duration, Check), TortureError> {
+) -> Result<(Duration, Check), ProgramError> {
     let watch = Stopwatch::begin();
     let mut took = None;
     let mut found = Check::default();
