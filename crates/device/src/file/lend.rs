@@ -52,6 +52,7 @@ pub struct FileWriter {
     /// Has the lock.
     _owner: OwnedFd,
     caps: Caps,
+    disk: u64,
     fate: Arc<Fate>,
 }
 
@@ -68,12 +69,21 @@ impl File {
             data: life.data.duplicate().ok()?,
             _owner: self.inner.owner.duplicate().ok()?,
             caps: *self.inner.caps(),
+            disk: match self.inner.is_file {
+                true => self.inner.identity.0,
+                false => self.inner.identity.1,
+            },
             fate: life.fate.clone(),
         })
     }
 }
 
 impl FileWriter {
+    /// Files of one file system have the same number; each block device has one of its own.
+    pub fn disk(&self) -> u64 {
+        self.disk
+    }
+
     /// Writes whole blocks. They are durable when this returns.
     ///
     /// # Errors

@@ -69,12 +69,14 @@ impl Front {
     /// Threads write to the device from now on, if there is a pen for it.
     pub fn lend(&self, device: usize, pen: Option<Box<dyn Pen>>) {
         let mut works = self.shared.lock();
-        if pen.is_some() {
-            works.plan.set_threads();
-        }
         let tag = works.tags[device];
         let lent = pen.map(|pen| (tag, pen.into()));
+        let lends = lent.is_some();
         let before = std::mem::replace(&mut works.threads.lent[device], lent);
+        if lends {
+            let disks = works.threads.disks();
+            works.plan.set_threads(disks);
+        }
         drop(works);
         // Perhaps the end of the use of a file.
         drop(before);

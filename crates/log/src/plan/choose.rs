@@ -205,7 +205,9 @@ impl Plan {
             writes: 0,
             lanes: 0,
             again: false,
+            shared: self.came > 1,
         });
+        self.came = 0;
         self.next_group += 1;
         self.formed = to;
         self.counts.groups += 1;

@@ -1,6 +1,7 @@
 //! What an end of a write means.
 
 use super::{Busy, Kind, Plan};
+use crate::width::Load;
 use tantalum_rt::Nanos;
 
 /// A slow write and the one that was to replace it.
@@ -71,12 +72,12 @@ impl Plan {
         while let Some(first) = self.groups.front()
             && self.is_done(first)
         {
-            let bytes = first.to.since(first.from);
+            let (bytes, shared) = (first.to.since(first.from), first.shared);
             self.durable = self.durable.max(first.to);
             self.groups.pop_front();
             let waiting = self.wanted > self.formed;
             let others = self.in_flight();
-            self.width.group_done(now, bytes, waiting, others);
+            self.width.group_done(now, bytes, Load { waiting, shared, others });
         }
     }
 

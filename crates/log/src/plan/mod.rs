@@ -186,6 +186,8 @@ struct Group {
     /// How many lanes were asked.
     lanes: u32,
     again: bool,
+    /// It has the records of several appends.
+    shared: bool,
 }
 
 /// What a plan has done so far.
@@ -225,6 +227,8 @@ pub(crate) struct Plan {
     durable: Lsn,
     formed: Lsn,
     appended: Lsn,
+    /// Appends since the last group was formed.
+    came: u64,
     wanted: Lsn,
     archived: Lsn,
     width: Width,
@@ -262,6 +266,7 @@ impl Plan {
             durable: start,
             formed: start,
             appended: start,
+            came: 0,
             wanted: start,
             archived: start,
             width: Width::new(1),
@@ -287,6 +292,7 @@ impl Plan {
     /// So many bytes are behind the others in memory.
     pub fn append(&mut self, bytes: u64) {
         self.appended = self.appended.plus(bytes);
+        self.came += 1;
     }
 
     /// Somebody waits until everything before `lsn` is durable.
@@ -350,10 +356,10 @@ impl Plan {
         self.counts
     }
 
-    /// From now on threads issue orders by themselves.
+    /// From now on threads issue orders by themselves. The devices are of so many disks.
     #[cfg(feature = "blocking")]
-    pub fn set_threads(&mut self) {
-        self.width.set_threads();
+    pub fn set_threads(&mut self, disks: usize) {
+        self.width.set_threads(disks / self.needed() as usize);
         self.stays = true;
     }
 

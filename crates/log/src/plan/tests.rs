@@ -438,7 +438,7 @@ fn what_finds_no_room_after_a_device_is_lost_says_so() {
 #[cfg(feature = "blocking")]
 fn lanes_of_one_thread(took: impl Fn(usize, usize) -> u64) -> [usize; 4] {
     let mut m = Model::new(1, 4, false, 1);
-    m.plan.set_threads();
+    m.plan.set_threads(4);
     let mut used = [0; 4];
     for i in 0..640 {
         m.plan.append(150);
