@@ -108,6 +108,8 @@ pub fn list(of: &str, all: &[BuiltIn]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tantalum_lab::file::experiment::Experiment;
+    use tantalum_lab::run::runner;
 
     #[test]
     fn each_experiment_of_the_repository_is_built_in_and_says_how_long_it_takes() {
@@ -125,6 +127,14 @@ mod tests {
         assert_eq!(files, names);
         for one in RUNS.iter().chain(CRASHES) {
             assert!(!one.title().is_empty() && !one.takes().is_empty(), "{}", one.name);
+        }
+    }
+
+    #[test]
+    fn each_can_be_run_where_no_file_of_the_repository_is() {
+        for one in RUNS {
+            let experiment = Experiment::parse(one.name, one.text).expect(one.name);
+            runner::check(&experiment.rows().expect(one.name)).expect(one.name);
         }
     }
 

@@ -54,6 +54,17 @@ fn a_trace_is_played_under_power_cuts_and_nothing_promised_is_lost() {
     assert_eq!(again.to_json(), fast.to_json());
 }
 
+#[test]
+fn the_built_in_sample_needs_no_file() {
+    let report = run("nowhere/t.toml", &text("built-in", "queue_depth = 4")).expect("it runs");
+    let name = format!("{SAMPLES}an-experiment.toml");
+    let beside = run(&name, &text("fio3.log", "queue_depth = 4")).expect("it runs");
+    for (here, there) in report.rows.iter().zip(&beside.rows) {
+        assert_eq!(here.findings.trace_hash, there.findings.trace_hash);
+    }
+    assert_eq!(report.rows.len(), beside.rows.len());
+}
+
 /// The same trace on a volume with a flash cache of this table before each device.
 fn behind_a_cache(table: &str) -> Result<Report, String> {
     let more = format!(

@@ -65,7 +65,7 @@ pub enum Addresses {
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Playing {
-    /// Its file, relative to the experiment's file.
+    /// Its file, relative to the experiment's file. `built-in`: the small sample of the program.
     pub file: String,
     /// Its format. Left out: by its contents.
     #[serde(default)]

@@ -37,6 +37,9 @@ pub use summary::{FOOTPRINT_BLOCK, Report, Requests, Summary};
 
 use tantalum_rt::Nanos;
 
+/// A small trace for a first look, in fio's format: one of the samples of the tests.
+pub const SAMPLE: &[u8] = include_bytes!("../../tests/samples/fio3.log");
+
 /// The longest read or write in a trace in bytes: 4 GiB. A longer one is an error.
 pub const MAX_REQUEST: u64 = 1 << 32;
 
