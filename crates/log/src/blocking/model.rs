@@ -90,10 +90,15 @@ impl Clone for Log {
 
 impl Log {
     fn new(lent: bool, fails: bool) -> Log {
+        Log::with_groups(lent, fails, 4)
+    }
+
+    /// A log whose groups have so many blocks.
+    fn with_groups(lent: bool, fails: bool, group_units: u32) -> Log {
         let options = PlanOptions {
             payload: payload(UNIT),
             copies: 1,
-            group_units: 4,
+            group_units,
             archive_bytes: 600,
             archive_units: 16,
             stall: Nanos(2000),
@@ -203,6 +208,19 @@ fn a_group_that_gathers_waits_for_nobody_who_does_not_come() {
         log.front.append(&[&[2; BYTES]], true).unwrap();
         first.join().unwrap();
         second.join().unwrap().unwrap();
+        assert_eq!(log.front.durable(), Lsn(4 * RECORD));
+    });
+}
+
+/// What waits is more than a group: it ends within the records of threads that wait together.
+#[test]
+fn threads_go_on_where_a_group_ends_among_those_that_wait() {
+    model(3, || {
+        let log = Log::with_groups(true, false, 2);
+        log.front.append(&[&[9; BYTES]], false).unwrap();
+        let threads = [log.commit(0), log.commit(1)];
+        log.front.append(&[&[2; BYTES]], true).unwrap();
+        threads.into_iter().for_each(|t| t.join().unwrap().unwrap());
         assert_eq!(log.front.durable(), Lsn(4 * RECORD));
     });
 }
