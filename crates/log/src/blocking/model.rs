@@ -212,14 +212,13 @@ fn a_group_that_gathers_waits_for_nobody_who_does_not_come() {
     });
 }
 
-/// What waits is more than a group: it ends within the records of threads that wait together.
+/// What waits behind the first write is more than a group, which ends within the third record.
 #[test]
 fn threads_go_on_where_a_group_ends_among_those_that_wait() {
-    model(3, || {
-        let log = Log::with_groups(true, false, 2);
-        log.front.append(&[&[9; BYTES]], false).unwrap();
-        let threads = [log.commit(0), log.commit(1)];
-        log.front.append(&[&[2; BYTES]], true).unwrap();
+    model(2, || {
+        let log = Log::with_groups(true, false, 3);
+        let threads = [log.commit(0), log.commit(1), log.commit(2)];
+        log.front.append(&[&[3; BYTES]], true).unwrap();
         threads.into_iter().for_each(|t| t.join().unwrap().unwrap());
         assert_eq!(log.front.durable(), Lsn(4 * RECORD));
     });
