@@ -116,7 +116,7 @@ impl<F: PowerCycle + 'static, S: PowerCycle + 'static> LiveBox for CacheVolume<F
             Line::new("slow", slow),
             Line::new("start", start),
         ];
-        let mut bars = vec![Line::level("cache", s.pages, s.frames, pages)];
+        let mut bars = vec![Line::bar("cache", s.pages as f64 / s.frames.max(1) as f64, pages)];
         bars.extend(lines[1..].iter().cloned());
         Shown { fields, lines, panels: vec![Panel::new("inside", bars)] }
     }

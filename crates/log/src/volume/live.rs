@@ -97,12 +97,9 @@ impl<L: PowerCycle + 'static, B: PowerCycle + 'static> LiveBox for LogVolume<L, 
             field("destage.bytes", Unit::Bytes, stats.written_bytes, "bytes destaged")
                 .counter("destaged_bytes"),
         ];
-        let of = format!("of {}, {}", bytes_in_words(memory), bytes_in_words(stats.memory));
+        let used = format!("{} of {} used", bytes_in_words(stats.memory), bytes_in_words(memory));
         let lines = vec![
-            Line::new(
-                "memory",
-                format!("{} of {} used", bytes_in_words(stats.memory), bytes_in_words(memory)),
-            ),
+            Line::new("memory", used.clone()),
             Line::new("log", format!("{} since its checkpoint", bytes_in_words(present))),
             Line::new(
                 "devices",
@@ -113,7 +110,7 @@ impl<L: PowerCycle + 'static, B: PowerCycle + 'static> LiveBox for LogVolume<L, 
                 format!("{} in {} rounds", bytes_in_words(stats.written_bytes), stats.rounds),
             ),
         ];
-        let mut bars = vec![Line::level("memory", stats.memory, memory, of)];
+        let mut bars = vec![Line::bar("memory", stats.memory as f64 / memory.max(1) as f64, used)];
         bars.extend(lines[1..].iter().cloned());
         Shown { fields, lines, panels: vec![Panel::new("inside", bars)] }
     }
