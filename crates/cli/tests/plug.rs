@@ -753,6 +753,7 @@ fn top_shows_a_drive_on_a_small_screen() {
     {
         assert!(text.contains(part), "{part} is not in\n{text}");
     }
+    assert!(text.contains(" dump ") && text.contains(" bad units "), "{text}");
     assert!(!text.contains("write        0/s"), "{text}");
     assert!(lines.iter().any(|l| l.contains("write ") && l.contains('█')), "{text}");
     ask("cut", &control, &[], 0);

@@ -603,27 +603,27 @@ fn on_flash(look: &Look<'_>) -> Vec<Line> {
         Some(c) => Line::new(
             "units",
             format!(
-                "{} free ({} least), {} open, {} full, {} log, {} dump, {} bad",
+                "{} free ({} least), {} open, {} full, {} map, {} dump",
                 c.free,
                 look.stats.free_units_min,
                 c.open,
                 c.full + c.leaving,
                 c.map,
-                c.dump,
-                c.bad
+                c.dump
             ),
         ),
     });
-    lines.push(match &look.wear {
-        None => Line::new("wear", "unknown without power").dim(),
-        Some(wear) => {
+    lines.push(match (&look.wear, &look.census) {
+        (Some(wear), Some(census)) => {
             let of = match look.drive.design().wear.endurance {
                 0 => "any number".to_string(),
                 n => n.to_string(),
             };
             let (min, max, mean) = (wear.all.min, wear.all.max, wear.all.mean());
-            Line::new("wear", format!("{min} to {max} erases, {mean:.1} on average, of {of}"))
+            let erases = format!("{min} to {max} erases, {mean:.1} on average, of {of}");
+            Line::new("wear", format!("{erases}; {} bad units", census.bad))
         }
+        _ => Line::new("wear", "unknown without power").dim(),
     });
     lines
 }
