@@ -1,6 +1,6 @@
 //! The screen of `drive top`.
 
-use super::history::{History, Latency, WRITES, short};
+use super::history::{History, Latency, Sample, WRITES, short};
 use crate::drive::{remote, size, words};
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -31,11 +31,17 @@ impl Widget for &Screen<'_> {
         let second = self.history.last().map(|last| self.second(&last.status));
         let (text, style) = second.unwrap_or_default();
         let second = wrapped(&text, area.width);
+        let (head, foot) = (1 + second.len() as u16, 1 + above.len() as u16);
+        let lines =
+            |last: &Sample| last.stats.panels.iter().map(|p| p.lines.len() + 2).sum::<usize>();
+        let panels = self.history.last().map_or(0, lines);
+        let lacks = usize::from(head + foot) + 8 + panels > usize::from(area.height);
         let rows = Layout::vertical([
-            Constraint::Length(1 + second.len() as u16),
-            Constraint::Length(8),
+            Constraint::Length(head),
+            // On a low screen the panels need the line more.
+            Constraint::Length(if lacks { 7 } else { 8 }),
             Constraint::Min(0),
-            Constraint::Length(1 + above.len() as u16),
+            Constraint::Length(foot),
         ]);
         let [head, commands, inside, foot] = rows.areas(area);
         if let Some(last) = self.history.last() {

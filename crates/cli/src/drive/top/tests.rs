@@ -151,6 +151,18 @@ fn a_picture_has_what_there_is() {
     }
 }
 
+/// If the screen lacks a line, no line of a panel is left out.
+#[test]
+fn a_low_screen_has_all_lines_of_the_panels() {
+    let mut history = History::default();
+    history.add(sample(1, 0, 0));
+    history.add(sample(1, 1, 1000));
+    let seen = picture(&history, 80, 19);
+    for part in ["1µs   100µs 10ms  1s", "wear        unknown without power", "collection  "] {
+        assert!(seen.contains(part), "{part} is not in\n{seen}");
+    }
+}
+
 /// A drive that has stopped itself is not shown as one that runs.
 #[test]
 fn a_defect_is_shown() {
