@@ -41,10 +41,12 @@ pub(crate) fn drives(report: &Report) -> Markup {
         h3 { "Write amplification" }
         p { "Bytes programmed into flash under load for each byte that the host wrote: host data, data moved by garbage collection, and the map." }
         (bars(report, &AMPLIFICATION))
-        h3 { "Wear" }
-        p { "How often erase units were erased since the drive was new, and the share of units with that count. Rows without erases are left out." }
-        @if report.rows.len() > MANY_ROWS { details { summary { "Histograms of all rows" } (wear(report)) } }
-        @else { (wear(report)) }
+        @if report.rows.iter().any(|r| wear_of(r).is_some()) {
+            h3 { "Wear" }
+            p { "How often erase units were erased since the drive was new, and the share of units with that count. Rows without erases are left out." }
+            @if report.rows.len() > MANY_ROWS { details { summary { "Histograms of all rows" } (wear(report)) } }
+            @else { (wear(report)) }
+        }
     }
 }
 
