@@ -146,6 +146,10 @@ fn a_served_volume_keeps_what_was_flushed_over_cuts_ends_and_kills() {
         let serving = serve(&at, &socket);
         let (stats, _) = cache("stats", &[&at], 0);
         assert!(stats.contains("warm, 2 pages found"), "{stats}");
+        let pages = stats.lines().find_map(|line| line.strip_prefix("cache       "));
+        let pages = pages.and_then(|line| line.split(',').next()).expect("a line of the cache");
+        let (top, _) = cache("top", &[&at, Path::new("--once")], 0);
+        assert!(top.contains(&format!("░ {pages}, ")), "{pages} is not in\n{top}");
         let mut nbd = Nbd::connect(&socket).expect("a server");
         assert_eq!(nbd.read(2).expect("read"), whole(2));
         nbd.write(3, &whole(3)).expect("written");

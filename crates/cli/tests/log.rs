@@ -27,6 +27,8 @@ fn a_served_log_volume_keeps_what_it_acknowledged() {
     assert!(log("inspect", &[&at], 2).1.contains("in use"));
     let said = log("status", &[&at], 0).0;
     assert!(said.starts_with("log         log-volume of "), "{said}");
+    let top = log("top", &[&at, Path::new("--once")], 0).0;
+    assert!(top.contains(" of 64.00 MiB used"), "{top}");
     log("cut", &[&at], 0);
     log("restore", &[&at], 0);
     assert_eq!(Nbd::connect(&socket).expect("a server").read(1).expect("read"), block);
