@@ -259,8 +259,10 @@ pub fn page(status: &StatusReport, stats: &StatsReport) -> String {
     let escape = |text: &str| text.replace('&', "&amp;").replace('<', "&lt;");
     let mut page = String::from(
         "<!doctype html><html lang=en><meta charset=utf-8><meta http-equiv=refresh content=5>\
-         <title>tantalum</title><style>body{font:15px/1.5 sans-serif;margin:2em}\
-         pre{font:13px/1.5 monospace}</style><h1>A running drive</h1><pre>",
+         <meta name=viewport content=\"width=device-width\"><title>tantalum</title>\
+         <style>:root{color-scheme:light dark}body{font:15px/1.5 sans-serif;margin:1em}\
+         pre{font:13px/1.5 monospace;white-space:pre-wrap;overflow-wrap:anywhere}</style>\
+         <h1>A running drive</h1><pre>",
     );
     page.push_str(&escape(&crate::drive::remote::status_text(status)));
     page.push('\n');
