@@ -53,7 +53,7 @@ N-th blow, and a blank one is in its place. Then a page may be torn on the file,
 database's own protection stays on, unless --unsafe switches it off.
 Exit codes: 0, nothing was lost (with --expect-loss: something was lost); 1, something was lost, or
 there is no verdict; 2, the command line is invalid; 3, the database damaged itself by a known
-defect, which a copy of it has shown: this says nothing about the drive, run it again.")]
+defect, as copies on a plain disk show: this says nothing about the drive, run it again.")]
 pub struct TortureArguments {
     /// The database
     #[arg(long, value_enum, required_unless_present = "clients_of")]

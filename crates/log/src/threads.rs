@@ -142,17 +142,6 @@ impl Threads {
         matches!(self.lent.get(device), Some(Some((lent, _))) if *lent == tag)
     }
 
-    /// Of how many disks the devices are, as far as that is known.
-    pub fn disks(&self) -> usize {
-        let disk =
-            |lent: &Option<(u64, Arc<dyn Pen>)>| lent.as_ref().and_then(|(_, pen)| pen.disk());
-        let mut known: Vec<u64> = self.lent.iter().filter_map(disk).collect();
-        let others = self.lent.len() - known.len();
-        known.sort_unstable();
-        known.dedup();
-        known.len() + others
-    }
-
     /// What writes to a device that is lent.
     pub fn pen(&self, device: usize) -> Option<Arc<dyn Pen>> {
         self.lent.get(device)?.as_ref().map(|(_, pen)| pen.clone())

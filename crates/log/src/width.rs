@@ -1,21 +1,22 @@
 //! How many groups are in flight at once: as many as pay.
 //!
 //! Several devices of their own write more at once. Several parts of one disk only make the groups
-//! smaller. Nobody tells which it is, so it is measured.
+//! smaller. What pays is measured.
 //!
 //! 1. What is compared is the bytes that became durable per time, over windows in which bytes
 //!    waited at the end of each group: without that it says nothing of the width. If threads write,
 //!    whoever finds a place forms a group at once, and bytes hardly wait. Then most groups of a
 //!    window are such that bytes waited at their end, or all other places were taken, or several
-//!    threads shared the group, since there was none for each.
+//!    threads waited for one group, since there was none for each.
 //! 2. One step at a time is tried. It is kept if it gains more than [`GAIN`] percent; else the
 //!    width is what it was, and the next trial comes later, up to [`HOLD_MAX`] windows. If threads
 //!    write, one group less is kept, too, if it loses less than [`LOSS`] percent: each of several
 //!    steps may gain too little to be seen, and what does not pay costs threads their groups.
-//! 3. A disk may write ten times as much in one window as in the next. So more groups than there
-//!    are disks must gain in each of [`MORE`] pairs of windows, the width and one more by turns. If
-//!    they are in flight already, they stay if they gain in most of [`FEWER`] pairs. Only threads
-//!    know of disks, and begin with a group for each.
+//! 3. A disk may write ten times as much in one window as in the next, so windows are compared in
+//!    pairs: the width and one more by turns. More groups in flight than there are disks must gain
+//!    more than [`GAIN`] percent in each of [`MORE`] pairs. Once they are in flight, they stay if
+//!    they gain as much in most of [`FEWER`] pairs. This holds if threads write: only then the
+//!    disks are known, and there is one group for each at first.
 
 use tantalum_rt::Nanos;
 
@@ -104,8 +105,8 @@ impl Width {
     /// From now on threads write, to devices of so many disks.
     #[cfg(feature = "blocking")]
     pub fn set_threads(&mut self, disks: usize) {
-        self.disks = Some(disks);
-        self.now = self.now.min(disks.max(1));
+        (self.disks, self.trial, self.since) = (Some(disks), None, None);
+        (self.wait, self.now) = (self.hold, self.now.min(disks.max(1)));
     }
 
     /// A group has become durable.

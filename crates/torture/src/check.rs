@@ -112,7 +112,8 @@ impl Check {
         }
     }
 
-    /// Notes a defect of the database itself that was shown to be the cause of all findings.
+    /// Notes a defect of the database itself as the cause of all findings
+    /// ([`crate::recovery::cause`]).
     pub fn excuse(&mut self, fault: &str) {
         self.own_fault = (!self.is_clean()).then(|| fault.to_string());
     }

@@ -326,18 +326,18 @@ impl<'a, W: Watch> Run<'a, W> {
             }
             Err(e) => return Err(e.into()),
         };
-        let copy = self.run.join("copy");
+        let copy = self.run.join("c");
         let mut recovered =
             recover(&self.server, &self.ledger, &copy, |what| self.watch.stage(what))?;
         if self.interrupt.is_set() {
             return Err(TortureError::Interrupted);
         }
-        if let Some(stale) = recovered.stale {
-            self.stale = Some(stale.to_string());
-        } else if let Some(stale) = self.stale.as_ref().filter(|_| !recovered.check.is_clean()) {
+        let unexcused = !recovered.check.is_clean() && recovered.check.own_fault.is_none();
+        if let Some(stale) = self.stale.as_ref().filter(|_| unexcused) {
             let words = format!("(After an earlier blow {stale}: this may follow from it.)");
             recovered.check.first.push(words);
         }
+        self.stale = recovered.stale.map(|stale| stale.to_string()).or(self.stale.take());
         Ok((returned, recovered.took, recovered.check))
     }
 

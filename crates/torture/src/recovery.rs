@@ -3,9 +3,10 @@
 //! 1. A server that does not start, tables that cannot be read, and complaints of the server's own
 //!    check are findings, as is a row that differs from the ledger.
 //! 2. MariaDB may take stale bytes at the end of its log for log ([`crate::redo`]). If there are
-//!    such bytes, the database is copied before it is started.
-//! 3. A finding is the server's own fault only if the same database recovers without any finding
-//!    when the true end of its log is marked. This is tried with the copy.
+//!    such bytes, the database is copied to a plain disk before it is started.
+//! 3. A finding is the server's own fault only if two copies say so: the one with the stale bytes
+//!    has a finding, too, where no drive is below it; and the one whose log ends where it really
+//!    does has none. So the drive had kept everything, and the stale bytes do harm by themselves.
 
 use crate::check::{Check, Harm, check};
 use crate::ledger::Ledger;
@@ -27,7 +28,8 @@ pub struct Recovered {
 }
 
 /// Starts a database and judges it. If it has to be copied, the copy goes to the new directory
-/// `copy`; it stays there if something was found. `stage` is told what begins.
+/// `copy`; it stays there, as it was before its recovery, if something was found. `stage` is told
+/// what begins.
 ///
 /// # Errors
 /// [`ProgramError`] if a program could not be started, or was interrupted.
@@ -38,50 +40,87 @@ pub fn recover(
     stage: impl Fn(&str),
 ) -> Result<Recovered, ProgramError> {
     let stale = server.redo().and_then(|redo| stale_end(&redo));
-    let kept = stale.as_ref().map(|_| {
+    let copied = stale.as_ref().map(|_| {
         stage("copying the database");
         server.copy(copy)
     });
     stage("recovery");
     let (took, mut found) = judge(server, ledger, &stage)?;
-    if let (Some(stale), Some(kept)) = (&stale, kept) {
+    if let (Some(stale), Some(copied)) = (&stale, copied) {
         if found.is_clean() {
             remove(copy);
         } else {
-            stage("recovery of the copy");
-            match explains(stale, kept, ledger, &stage)? {
-                Ok(()) => found.excuse(&format!(
-                    "{stale}. A copy in which that end is marked recovers, with all commits"
+            let cause = match copied {
+                Ok(left) => cause(stale.end, &left, copy, ledger, &stage)?,
+                Err(e) => Cause::Unknown(without_interrupt(e)?),
+            };
+            match cause {
+                Cause::StaleBytes => found.excuse(&format!(
+                    "{stale}. A copy has a finding without any drive, and none when that end is marked"
                 )),
-                Err(why) => found
+                Cause::Other(why) => found
                     .first
-                    .push(format!("({stale}. It is not the cause of what was found: {why}.)")),
+                    .push(format!("({stale}. That is not the cause of what was found: {why}.)")),
+                Cause::Unknown(why) => found
+                    .first
+                    .push(format!("({stale}. Whether that is the cause is not known: {why}.)")),
             }
         }
     }
     Ok(Recovered { took, check: found, stale })
 }
 
-/// Whether the copy recovers without a finding once the end of its log is marked. If not, why.
-fn explains(
-    stale: &Stale,
-    copy: Result<Server, ProgramError>,
+/// What the findings after a blow come from.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// The stale bytes alone.
+    StaleBytes,
+    /// Something else, too, or only something else; and how that is known.
+    Other(String),
+    /// It could not be tried, and why.
+    Unknown(String),
+}
+
+/// Whether stale bytes behind this log sequence number are the cause of a finding. `left` is a copy
+/// of the database as the blow has left it, and stays so; copies of it go beside `place`.
+///
+/// # Errors
+/// As [`recover`].
+pub fn cause(
+    end: u64,
+    left: &Server,
+    place: &Path,
     ledger: &Ledger,
     stage: &impl Fn(&str),
-) -> Result<Result<(), String>, ProgramError> {
-    let copy = match copy {
-        Ok(copy) => copy,
-        Err(e @ ProgramError::Interrupted) => return Err(e),
-        Err(e) => return Ok(Err(format!("that is not known, since it was not copied: {e}"))),
+) -> Result<Cause, ProgramError> {
+    stage("recovery of copies");
+    let copies = ["d", "e"].map(|name| left.copy(&place.with_file_name(name)));
+    let [with, without] = match copies {
+        [Ok(with), Ok(without)] => [with, without],
+        [Err(e), _] | [_, Err(e)] => return Ok(Cause::Unknown(without_interrupt(e)?)),
     };
-    if let Err(e) = copy.end_log_at(stale.end) {
-        return Ok(Err(format!("that is not known, since the end was not marked: {e}")));
+    if let Err(e) = without.end_log_at(end) {
+        return Ok(Cause::Unknown(format!("that end was not marked: {e}")));
     }
-    let (_, found) = judge(&copy, ledger, stage)?;
-    Ok(match found.first.first() {
-        None => Ok(()),
-        Some(first) => Err(format!("in a copy in which that end is marked, {first}")),
+    let (_, of_whole) = judge(&without, ledger, stage)?;
+    without.kill()?;
+    if let Some(first) = of_whole.first.first() {
+        return Ok(Cause::Other(format!("a copy in which that end is marked has: {first}")));
+    }
+    let (_, of_stale) = judge(&with, ledger, stage)?;
+    with.kill()?;
+    Ok(match of_stale.is_clean() {
+        true => Cause::Other("a copy on a plain disk recovers with it".to_string()),
+        false => Cause::StaleBytes,
     })
+}
+
+/// What is said of an error, unless it is an interrupt.
+fn without_interrupt(error: ProgramError) -> Result<String, ProgramError> {
+    match error {
+        ProgramError::Interrupted => Err(error),
+        other => Ok(other.to_string()),
+    }
 }
 
 /// Starts a database, runs its own check, and compares its content with the ledger. Returns how long
@@ -123,10 +162,9 @@ pub fn judge(
     Ok((took.unwrap_or_else(|| watch.read()), found))
 }
 
-/// Removes a copy, and what its server wrote.
+/// Removes a copy that was not started.
 #[allow(clippy::disallowed_methods, reason = "the edge: the directory of a run")]
 fn remove(copy: &Path) {
     // (A later copy to the same place fails, and says so.)
     let _ = std::fs::remove_dir_all(copy);
-    let _ = std::fs::remove_dir_all(copy.with_extension("run"));
 }

@@ -5,6 +5,7 @@ use crate::redo::mark_end;
 use crate::store::{Journal, Target};
 use serde::Serialize;
 use std::ffi::{OsStr, OsString};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -190,6 +191,8 @@ impl Server {
     pub fn copy(&self, to: &Path) -> Result<Server, ProgramError> {
         let start = |error| ProgramError::Start { program: "copying it".to_string(), error };
         std::fs::create_dir(to).map_err(start)?;
+        // The server's account must be able to enter it.
+        std::fs::set_permissions(to, std::fs::Permissions::from_mode(0o755)).map_err(start)?;
         let copy = Server {
             directory: to.to_path_buf(),
             run: to.with_extension("run"),

@@ -74,8 +74,9 @@ impl Front {
         let lends = lent.is_some();
         let before = std::mem::replace(&mut works.threads.lent[device], lent);
         if lends {
-            let disks = works.threads.disks();
-            works.plan.set_threads(disks);
+            let works = &mut *works;
+            let threads = &works.threads;
+            works.plan.set_threads(|device| threads.pen(device)?.disk());
         }
         drop(works);
         // Perhaps the end of the use of a file.

@@ -207,7 +207,9 @@ impl Plan {
             again: false,
             shared: self.came > 1,
         });
-        self.came = 0;
+        if to == self.appended {
+            self.came = 0;
+        }
         self.next_group += 1;
         self.formed = to;
         self.counts.groups += 1;

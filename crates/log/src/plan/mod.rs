@@ -186,7 +186,7 @@ struct Group {
     /// How many lanes were asked.
     lanes: u32,
     again: bool,
-    /// It has the records of several appends.
+    /// Several wait for it, or for what is behind it.
     shared: bool,
 }
 
@@ -227,7 +227,7 @@ pub(crate) struct Plan {
     durable: Lsn,
     formed: Lsn,
     appended: Lsn,
-    /// Appends since the last group was formed.
+    /// How many have come to wait for more than was wanted, since a group had all of it.
     came: u64,
     wanted: Lsn,
     archived: Lsn,
@@ -292,12 +292,13 @@ impl Plan {
     /// So many bytes are behind the others in memory.
     pub fn append(&mut self, bytes: u64) {
         self.appended = self.appended.plus(bytes);
-        self.came += 1;
     }
 
     /// Somebody waits until everything before `lsn` is durable.
     pub fn want(&mut self, lsn: Lsn) {
-        self.wanted = self.wanted.max(lsn.min(self.appended));
+        let lsn = lsn.min(self.appended);
+        self.came += u64::from(lsn > self.wanted);
+        self.wanted = self.wanted.max(lsn);
     }
 
     /// Everything before this LSN is durable.
@@ -356,10 +357,15 @@ impl Plan {
         self.counts
     }
 
-    /// From now on threads issue orders by themselves. The devices are of so many disks.
+    /// From now on threads issue orders by themselves. `disk` gives the disk of a device, if that is
+    /// known.
     #[cfg(feature = "blocking")]
-    pub fn set_threads(&mut self, disks: usize) {
-        self.width.set_threads(disks / self.needed() as usize);
+    pub fn set_threads(&mut self, disk: impl Fn(usize) -> Option<u64>) {
+        let array = self.array_devices(|_| true);
+        let devices = (0..self.health.len()).filter(|device| array & (1 << device) != 0);
+        let (known, others): (Vec<_>, Vec<_>) = devices.map(disk).partition(Option::is_some);
+        let known: std::collections::BTreeSet<_> = known.into_iter().collect();
+        self.width.set_threads((known.len() + others.len()) / self.needed() as usize);
         self.stays = true;
     }
 

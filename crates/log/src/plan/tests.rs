@@ -438,7 +438,7 @@ fn what_finds_no_room_after_a_device_is_lost_says_so() {
 #[cfg(feature = "blocking")]
 fn lanes_of_one_thread(took: impl Fn(usize, usize) -> u64) -> [usize; 4] {
     let mut m = Model::new(1, 4, false, 1);
-    m.plan.set_threads(4);
+    m.plan.set_threads(|_| None);
     let mut used = [0; 4];
     for i in 0..640 {
         m.plan.append(150);
@@ -452,6 +452,50 @@ fn lanes_of_one_thread(took: impl Fn(usize, usize) -> u64) -> [usize; 4] {
         m.plan.move_checkpoint(m.durable);
     }
     used
+}
+
+/// Threads begin with a group for each disk: four devices of the array, and an archive.
+#[cfg(feature = "blocking")]
+#[test]
+fn threads_begin_with_a_group_for_each_disk() {
+    let width = |copies: u32, disk: fn(usize) -> Option<u64>| {
+        let mut m = Model::new(4, 1, true, copies);
+        m.plan.set_threads(disk);
+        m.plan.width()
+    };
+    assert_eq!(width(1, |_| None), 4, "each is a disk of its own");
+    assert_eq!(width(1, |_| Some(7)), 1);
+    assert_eq!(width(1, |device| Some(device as u64 % 2)), 2);
+    assert_eq!(width(1, |device| (device > 1).then_some(7)), 3);
+    assert_eq!(width(2, |device| Some(device as u64 % 2)), 1, "a group takes two");
+    // What lies elsewhere than the array does not count.
+    assert_eq!(width(1, |device| (device < 4).then_some(7)), 1, "the archive");
+}
+
+/// How many wait for a group is what says that there are more of them than places.
+#[cfg(feature = "blocking")]
+#[test]
+fn a_group_is_shared_if_several_wait_for_it() {
+    let mut m = Model::new(1, 1, false, 1);
+    let mut groups = |records: usize, waits: bool| {
+        for _ in 0..records {
+            m.plan.append(20);
+            if waits {
+                m.plan.want(m.plan.appended());
+            }
+        }
+        m.plan.want(m.plan.appended());
+        m.pump();
+        let shared = m.plan.groups.back().map(|group| group.shared);
+        m.end(0, true);
+        m.pump();
+        m.plan.move_checkpoint(m.durable);
+        shared
+    };
+    assert_eq!(groups(1, true), Some(false));
+    assert_eq!(groups(3, true), Some(true));
+    assert_eq!(groups(3, false), Some(false), "one waits for three records");
+    assert_eq!(groups(1, true), Some(false), "nothing is left of the group before");
 }
 
 /// Files of one disk: the one that was used last goes on, and the others are tried now and then.

@@ -37,11 +37,9 @@ impl Made {
     fn append(&mut self, groups: u64) {
         for _ in 0..groups {
             self.counter += 1;
-            // One record of 59 bytes: one with its kind, one with its length, and 57 others. The
-            // first four of these are the page, of tablespace 5 and with a number of its own.
-            let mut group = vec![0x30, 57 - 15 + 1, 5, 0xc0 | (self.counter >> 16) as u8];
-            group.extend(&self.counter.to_be_bytes()[2..]);
-            group.extend((4..57).map(|i| 2 + (i as u8 ^ self.counter.to_le_bytes()[i % 4]) % 250));
+            // One record of 59 bytes: one with its kind, one with its length, and 57 others.
+            let mut group = vec![0x30, 57 - 15 + 1];
+            group.extend((0..57).map(|i| 2 + (i as u8 ^ self.counter.to_le_bytes()[i % 4]) % 250));
             let sum = crc32c::crc32c(&group);
             let lap = (self.next + group.len() as u64 - self.first) / self.ring();
             group.push(u8::from(lap.is_multiple_of(2)));
