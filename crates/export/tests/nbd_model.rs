@@ -65,6 +65,12 @@ impl Op {
         (at, at + u64::from(length))
     }
 
+    /// Bytes of its reply, at most.
+    fn reply_bytes(&self) -> u64 {
+        let data = if let Op::Read(_, length) = *self { length } else { 0 };
+        u64::from(data) + 100
+    }
+
     async fn send(&self, c: &mut Client) -> u64 {
         match *self {
             Op::Read(at, length) => c.ask(cmd::READ, 0, at, length, &[]).await,
@@ -101,8 +107,13 @@ impl Op {
     }
 }
 
+/// Bytes of replies that a pipe surely holds while nobody reads them.
+const ROOM: u64 = 60_000;
+
 /// Sends `ops` in rounds, by two clients in turns. Requests of one round are in flight together,
-/// and their bytes do not overlap.
+/// and their bytes do not overlap. A client reads replies only when it has sent its requests; a
+/// server that takes few at once takes no more while it cannot send replies. So a client sends
+/// nothing behind more replies than the pipe holds.
 fn check(ops: Vec<Op>, structured: bool, limits: Limits) {
     let mut runtime = Runtime::virtual_time(ops.len() as u64);
     let rt = runtime.handle();
@@ -119,8 +130,13 @@ fn check(ops: Vec<Op>, structured: bool, limits: Limits) {
                 let (at, end) = rest[i].range();
                 rest[..i].iter().any(|o| at < o.range().1 && o.range().0 < end)
             };
-            let count =
-                (1..rest.len().min(24)).find(|i| overlaps(*i)).unwrap_or(rest.len().min(24));
+            let chokes = |i: usize| {
+                let before = rest[..i].iter().skip(i % 2).step_by(2);
+                before.map(Op::reply_bytes).sum::<u64>() > ROOM
+            };
+            let count = (1..rest.len().min(24))
+                .find(|i| overlaps(*i) || chokes(*i))
+                .unwrap_or(rest.len().min(24));
             let mut expected = [BTreeMap::new(), BTreeMap::new()];
             for (i, op) in rest[..count].iter().enumerate() {
                 let cookie = op.send(&mut clients[i % 2]).await;
@@ -142,6 +158,13 @@ fn check(ops: Vec<Op>, structured: bool, limits: Limits) {
         assert!(two.read(0, SIZE as u32).await == Ok(vec![0; SIZE as usize]));
     };
     runtime.block_on(task).expect("the run ends");
+}
+
+/// A reply as large as the pipe, and a request that is larger behind it.
+#[test]
+fn a_large_reply_before_a_large_request_is_read_first() {
+    let ops = vec![Op::Read(0, 65_520), Op::Read(65_520, 0), Op::Write(65_520, 131_024, 0, false)];
+    check(ops, true, Limits { requests: 2, bytes: 4096, ..Limits::default() });
 }
 
 proptest! {
