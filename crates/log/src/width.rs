@@ -36,7 +36,7 @@ const HOLD_MAX: u32 = 64;
 pub(crate) struct Load {
     /// Bytes wait for the next group.
     pub waiting: bool,
-    /// The group has several records.
+    /// Several wait for the group, or for what is behind it.
     pub shared: bool,
     /// Groups that are still in flight.
     pub others: usize,
@@ -265,7 +265,7 @@ mod tests {
         assert!(of_one > 20 * 36_000, "{of_one} of {} groups", 20 * 40_000);
     }
 
-    /// A group with several records says that there were more threads than places.
+    /// A group for which several wait says that there were more threads than places.
     #[cfg(feature = "blocking")]
     #[test]
     fn groups_that_threads_share_are_judged_though_nothing_waits() {

@@ -94,6 +94,7 @@ pub fn cause(
     stage: &impl Fn(&str),
 ) -> Result<Cause, ProgramError> {
     stage("recovery of copies");
+    // Short names: the path of a server's socket is bounded.
     let copies = ["d", "e"].map(|name| left.copy(&place.with_file_name(name)));
     let [with, without] = match copies {
         [Ok(with), Ok(without)] => [with, without],
