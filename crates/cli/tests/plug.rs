@@ -616,7 +616,12 @@ fn the_state_is_shown_over_http() {
     exposition(&metrics);
     assert!(metrics.contains("tantalum_power_on 0\n") && !metrics.contains("tantalum_units{"));
     assert!(!metrics.contains("tantalum_energy_joules{"), "{metrics}");
-    assert_eq!(json("stats", &control, 0)["energy"], Value::Null);
+    assert!(!metrics.contains("tantalum_mapped_pages"), "{metrics}");
+    let stats = json("stats", &control, 0);
+    assert_eq!((&stats["energy"], &stats["map"]["mapped_pages"]), (&Value::Null, &Value::Null));
+    assert!(stats["map"].as_object().expect("it has values").contains_key("mapped_pages"));
+    let (text, _) = ask("stats", &control, &[], 0);
+    assert!(text.contains("map         unknown without power"), "{text}");
     assert!(metrics.contains("tantalum_cuts_total 1\n"));
     assert_eq!(serving.stop_quietly(), Some(0));
 }

@@ -4,7 +4,7 @@
 //!    a command.
 //! 2. A box describes what it shows ([`Field`]); whoever shows it has no list of its own.
 
-use crate::field::{Field, Line, Panel};
+use crate::field::{Field, Line, Panel, Unit, Value};
 use crate::{BlockDevice, Caps, IoError, PowerCycle};
 use serde::{Deserialize, Serialize};
 use tantalum_rt::Nanos;
@@ -84,8 +84,22 @@ pub struct Shown {
     pub fields: Vec<Field>,
     /// In lines.
     pub lines: Vec<Line>,
-    /// On a screen. The first part gets the room that is left.
+    /// On a screen.
     pub panels: Vec<Panel>,
+}
+
+impl Shown {
+    /// Of a box without power that then knows nothing of what is in it. The names are those of its
+    /// fields, or of groups of them, each with what it is.
+    pub fn unknown(names: &[(&'static str, &'static str)]) -> Shown {
+        let unknown = |name, help| Field::new(name, Unit::Text, Value::Unknown, help);
+        let line = Line::new("contents", "unknown without power");
+        Shown {
+            fields: names.iter().map(|(name, help)| unknown(name, help)).collect(),
+            lines: vec![line.clone()],
+            panels: vec![Panel::new("inside", vec![line.dim()])],
+        }
+    }
 }
 
 /// Gives the outcome of a cut, once the box is off.

@@ -319,8 +319,9 @@ impl Look<'_> {
         }
     }
 
-    fn mapped_pages(&self) -> u32 {
-        self.census.as_ref().map_or(0, |c| c.mapped_pages)
+    /// `None` without power: then the map is not there to count in.
+    fn mapped_pages(&self) -> Option<u32> {
+        self.census.as_ref().map(|c| c.mapped_pages)
     }
 }
 
@@ -381,7 +382,6 @@ fn rooms(drive: &Drive) -> (u64, u64) {
 
 fn memory(look: &Look<'_>) -> Vec<Field> {
     let ((used, unstored), (pages, entries)) = (look.backlog, rooms(look.drive));
-    let mapped = look.mapped_pages();
     let count = |name, n: u64, help| Field::new(name, Unit::Count, n, help);
     vec![
         count("buffer.pages", pages, "Pages that the write buffer can hold").gauge("buffer_pages"),
@@ -390,8 +390,13 @@ fn memory(look: &Look<'_>) -> Vec<Field> {
             .gauge("map_entries_limit"),
         count("map.unstored", unstored.into(), "Map entries in memory alone")
             .gauge("map_unstored_entries"),
-        count("map.mapped_pages", mapped.into(), "Logical pages that the map says are on flash")
-            .gauge("mapped_pages"),
+        Field::new(
+            "map.mapped_pages",
+            Unit::Count,
+            look.mapped_pages(),
+            "Logical pages that the map says are on flash",
+        )
+        .gauge("mapped_pages"),
     ]
 }
 
@@ -495,13 +500,15 @@ fn outages(look: &Look<'_>) -> Vec<Field> {
 fn lines(look: &Look<'_>) -> Vec<Line> {
     let s = &look.stats;
     let ((used, unstored), (pages, entries)) = (look.backlog, rooms(look.drive));
-    let mapped = look.mapped_pages();
+    let map = match look.mapped_pages() {
+        Some(mapped) => {
+            format!("{mapped} pages mapped; {unstored} of {entries} entries in memory alone")
+        }
+        None => "unknown without power".to_string(),
+    };
     let mut lines = vec![
         Line::new("buffer", format!("{used} of {pages} pages")),
-        Line::new(
-            "map",
-            format!("{mapped} pages mapped; {unstored} of {entries} entries in memory alone"),
-        ),
+        Line::new("map", map),
         Line::new(
             "flash",
             format!(

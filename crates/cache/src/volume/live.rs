@@ -80,7 +80,16 @@ impl<F: PowerCycle + 'static, S: PowerCycle + 'static> LiveBox for CacheVolume<F
 
     fn shown(&self) -> Shown {
         let Some(s) = self.stats() else {
-            return Shown { fields: Vec::new(), lines: Vec::new(), panels: Vec::new() };
+            return Shown::unknown(&[
+                ("cache", "what is in the cache, of a volume with power"),
+                ("fetches", "pages read, of a volume with power"),
+                ("hits", "of these, found in the cache, of a volume with power"),
+                ("second_chances", "pages that stayed, of a volume with power"),
+                ("batches", "batches written to flash, of a volume with power"),
+                ("flash", "what was written to flash, of a volume with power"),
+                ("slow", "what was written to the slow device, of a volume with power"),
+                ("damaged", "damaged pages that only the cache had, of a volume with power"),
+            ]);
         };
         let field = |name, value: u64, help| Field::new(name, Unit::Count, value, help);
         let fields = vec![

@@ -1,9 +1,11 @@
 //! A volume with power: what it keeps, what it writes where, how it ends, and what fails.
 
 use crate::rig::{BLOCK, Boxes, Shape, read, with, write};
+use std::collections::BTreeSet;
 use tantalum_cache::volume::CacheVolume;
 use tantalum_device::{
-    Block, BlockDevice, Blocks, CommandKind, Faults, IoError, LiveBox, PowerCycle,
+    Block, BlockDevice, Blocks, CommandKind, Faults, Field, IoError, Line, LiveBox, PowerCycle,
+    Value,
 };
 
 /// Where the volume begins on the slow device.
@@ -41,6 +43,28 @@ fn a_flush_brings_pages_to_flash_and_with_write_through_to_the_slow_device() {
             let dirty = volume.stats().unwrap().dirty;
             assert_eq!(dirty, u64::from(expected == 0));
         }
+    });
+}
+
+/// Without power nothing is known of what is in it, and that is said of each value: none is 0.
+#[test]
+fn what_is_not_known_without_power_is_said_to_be_unknown() {
+    with(9, |rt| async move {
+        let shape = Shape::wide();
+        let volume = Boxes::new(&rt, &shape).started(&rt, &shape).await;
+        write(&volume.device(), 5, 1).await.unwrap();
+        let shown = volume.shown();
+        assert!(shown.fields.iter().all(|field| field.value != Value::Unknown), "{shown:?}");
+        let group = |field: &Field| field.name.split('.').next().unwrap();
+        let known: BTreeSet<_> = shown.fields.iter().map(group).collect();
+        volume.cut();
+        volume.off().await;
+        let shown = volume.shown();
+        assert!(shown.fields.iter().all(|field| field.value == Value::Unknown), "{shown:?}");
+        assert_eq!(shown.fields.iter().map(group).collect::<BTreeSet<_>>(), known);
+        assert_eq!(shown.lines, [Line::new("contents", "unknown without power")]);
+        volume.power_on().await.unwrap();
+        assert!(volume.shown().fields.iter().all(|field| field.value != Value::Unknown));
     });
 }
 

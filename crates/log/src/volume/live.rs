@@ -64,7 +64,12 @@ impl<L: PowerCycle + 'static, B: PowerCycle + 'static> LiveBox for LogVolume<L, 
     fn shown(&self) -> Shown {
         let memory = self.inner.options.memory;
         let (Some(stats), Some(log)) = (self.stats(), self.log_stats()) else {
-            return Shown { fields: Vec::new(), lines: Vec::new(), panels: Vec::new() };
+            return Shown::unknown(&[
+                ("memory", "changes that are not destaged, of a volume with power"),
+                ("log", "the log, of a volume with power"),
+                ("changes", "changes that the log took, of a volume with power"),
+                ("destage", "what was destaged, of a volume with power"),
+            ]);
         };
         let (present, absent) = (log.end.since(log.first), log.absent());
         let count = |all: &[String]| all.len() as u64;

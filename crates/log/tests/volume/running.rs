@@ -1,7 +1,11 @@
 //! A volume with power: what it keeps in memory, what it writes, and what fails.
 
 use crate::rig::{BLOCK, Boxes, Shape, Volume, read, with, write};
-use tantalum_device::{Block, BlockDevice, Blocks, CommandKind, Faults, IoError, PowerCycle};
+use std::collections::BTreeSet;
+use tantalum_device::{
+    Block, BlockDevice, Blocks, CommandKind, Faults, Field, IoError, Line, LiveBox, PowerCycle,
+    Value,
+};
 use tantalum_log::LogVolume;
 use tantalum_rt::{Nanos, Rt};
 
@@ -36,6 +40,27 @@ fn merges(shape: Shape) {
         assert_eq!(read(&device, 5).await, 29);
         let log = volume.log_stats().unwrap();
         assert_eq!(log.first, log.end);
+    });
+}
+
+/// Without power nothing is known of what is in it, and that is said of each value: none is 0.
+#[test]
+fn what_is_not_known_without_power_is_said_to_be_unknown() {
+    with(9, |rt| async move {
+        let (_, volume) = lingering(&rt, Shape::volatile(2)).await;
+        write(&volume.device(), 5, 1).await.unwrap();
+        let shown = volume.shown();
+        assert!(shown.fields.iter().all(|field| field.value != Value::Unknown), "{shown:?}");
+        let group = |field: &Field| field.name.split('.').next().unwrap();
+        let known: BTreeSet<_> = shown.fields.iter().map(group).collect();
+        volume.cut();
+        volume.off().await;
+        let shown = volume.shown();
+        assert!(shown.fields.iter().all(|field| field.value == Value::Unknown), "{shown:?}");
+        assert_eq!(shown.fields.iter().map(group).collect::<BTreeSet<_>>(), known);
+        assert_eq!(shown.lines, [Line::new("contents", "unknown without power")]);
+        volume.power_on().await.unwrap();
+        assert!(volume.shown().fields.iter().all(|field| field.value != Value::Unknown));
     });
 }
 
