@@ -6,7 +6,7 @@ use std::ops::Range;
 use tantalum_lab::report::Report;
 use tantalum_lab::report::measures::Named;
 use tantalum_lab::report::panels::{Panel, Panels, Point};
-use tantalum_lab::report::published::{Claim, Quotient};
+use tantalum_lab::report::published::{Aim, Claim, Quotient};
 
 /// The tables; empty if nothing was published.
 pub fn tables(report: &Report, width: usize) -> String {
@@ -121,10 +121,14 @@ fn quotients(all: &[Quotient]) -> Table {
             (Some(Claim::About(n)), _) => format!("{n} x"),
             (Some(Claim::Between([low, high])), _) => format!("{low}-{high} x"),
             (None, Some(n)) => format!("> {n} x"),
-            (None, None) => q.aim.map_or("-".into(), |n| format!("aim: > {n} x")),
+            (None, None) => match q.aim {
+                Some(Aim::MoreThan(n)) => format!("aim: > {n} x"),
+                Some(Aim::Between([low, high])) => format!("aim: {low}-{high} x"),
+                None => "-".into(),
+            },
         };
         let off = q.deviation_percent().map_or(String::new(), |d| format!("{d:+.0} %"));
-        let of = q.measure.name();
+        let of = q.measured();
         let spread = match (q.ours.first(), q.ours.last()) {
             (Some(low), Some(high)) if q.ours.len() > 1 => format!("{low:.2}-{high:.2}"),
             _ => String::new(),

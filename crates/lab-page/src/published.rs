@@ -8,7 +8,7 @@ use maud::{Markup, Render, html};
 use tantalum_lab::report::Report;
 use tantalum_lab::report::measures::Named;
 use tantalum_lab::report::panels::{Panel, Panels, Point};
-use tantalum_lab::report::published::{Claim, Quotient};
+use tantalum_lab::report::published::{Aim, Claim, Quotient};
 use tantalum_lab::report::terms::Terms;
 use tantalum_lab::report::units::{self, Unit};
 
@@ -268,7 +268,11 @@ fn claim(q: &Quotient) -> String {
         (Some(Claim::About(n)), _) => format!("{n} ×"),
         (Some(Claim::Between([low, high])), _) => format!("{low}–{high} ×"),
         (None, Some(n)) => format!("> {n} ×"),
-        (None, None) => q.aim.map_or(units::MISSING.to_string(), |n| format!("aim: > {n} ×")),
+        (None, None) => match q.aim {
+            Some(Aim::MoreThan(n)) => format!("aim: > {n} ×"),
+            Some(Aim::Between([low, high])) => format!("aim: {low}–{high} ×"),
+            None => units::MISSING.to_string(),
+        },
     }
 }
 
@@ -301,7 +305,12 @@ fn ratios(all: &[Quotient]) -> Bars {
         let (value, stroke) = match (q.published, q.more_than) {
             (Some(Claim::About(n)), _) => (Some(n), None),
             (Some(Claim::Between([low, high])), _) => (Some(low), Some(high)),
-            (None, bound) => (bound.or(q.aim), None),
+            (None, Some(bound)) => (Some(bound), None),
+            (None, None) => match q.aim {
+                Some(Aim::MoreThan(n)) => (Some(n), None),
+                Some(Aim::Between([low, high])) => (Some(low), Some(high)),
+                None => (None, None),
+            },
         };
         let mut bar = |label: &str, value, stroke, text, look| {
             let (group, label) = (q.what.clone(), label.to_string());
@@ -337,7 +346,7 @@ fn ratio_table(all: &[Quotient]) -> Markup {
             } }
             tbody { @for q in all { tr {
                 th.first.fold scope="row" { (q.what) }
-                td.word { (q.measure.name()) }
+                td.word { (q.measured()) }
                 td { (claim(q)) }
                 td { (ours(q)) }
                 td.word { @match q.agrees() {

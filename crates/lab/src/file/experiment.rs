@@ -603,6 +603,11 @@ design = \"durassd\"
             ),
             (
                 "[run]",
+                "[[ratio]]\nwhat = \"r\"\nof = \"j\"\nto = \"j\"\naim = [4, 1]\n[run]",
+                "7: ratio \"r\": aim = [4, 1]: must be 0 or more, the lower one first",
+            ),
+            (
+                "[run]",
                 "[[ratio]]\nwhat = \"r\"\nof = \"j\"\nto = \"j\"\nmore_than = -2\n[run]",
                 "7: ratio \"r\": more_than = -2: must be above 0",
             ),

@@ -52,6 +52,7 @@ fn ratio(q: &Quotient) -> Value {
     json!({
         "what": q.what,
         "measure": q.measure,
+        "to_measure": q.to_measure,
         "of": q.of,
         "to": q.to,
         "published": q.published,

@@ -54,6 +54,17 @@ fn positive(key: &str, n: Option<f64>) -> Result<(), Fault> {
     }
 }
 
+/// That a range has something above 0 in it.
+fn rising(key: &str, [low, high]: [f64; 2]) -> Result<(), Fault> {
+    match low >= 0.0 && is_positive(high) && low <= high {
+        true => Ok(()),
+        false => {
+            let what = format!("{key} = [{low}, {high}]: must be 0 or more, the lower one first");
+            Err(Fault::at(&[key], what))
+        }
+    }
+}
+
 /// That a distance, if there is one, is a number from 0 on.
 fn distance(key: &str, n: Option<f64>) -> Result<(), Fault> {
     match n.filter(|n| !(0.0..f64::INFINITY).contains(n)) {
@@ -152,6 +163,26 @@ pub enum Claim {
     Between([f64; 2]),
 }
 
+/// What an experiment aims at.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(untagged)]
+pub enum Aim {
+    /// More than this.
+    MoreThan(f64),
+    /// From, to.
+    Between([f64; 2]),
+}
+
+impl Aim {
+    /// Whether so much meets it.
+    fn is_met(self, ours: f64) -> bool {
+        match self {
+            Aim::MoreThan(n) => ours > n,
+            Aim::Between([low, high]) => (low..=high).contains(&ours),
+        }
+    }
+}
+
 /// A `[[ratio]]` of an experiment file: the measure of one row divided by that of another. A `*`
 /// in the names of both stands for anything: then it is of all pairs of rows that differ only
 /// in what is above and below the line.
@@ -163,6 +194,9 @@ pub struct Ratio {
     /// The measure of both rows that is divided (docs/json.md, measures).
     #[serde(default)]
     pub measure: Named,
+    /// The measure of the row below the line, if that is another one: both rows may then be the same.
+    #[serde(default)]
+    pub to_measure: Option<Named>,
     /// Name of the row above the line. A `*` in both names is the same text.
     pub of: String,
     /// Name of the row below the line.
@@ -176,9 +210,10 @@ pub struct Ratio {
     /// The quotient was published as more than this.
     #[serde(default)]
     pub more_than: Option<f64>,
-    /// Nothing was published: the experiment aims at more than this. It is no deviation.
+    /// Nothing was published: the experiment aims at more than this, or at `[from, to]`. It is no
+    /// deviation.
     #[serde(default)]
-    pub aim: Option<f64>,
+    pub aim: Option<Aim>,
     /// How far ours may be from what was published, per cent of it. Left out: 25 from a number, 0
     /// from a range, any distance above a bound.
     #[serde(default)]
@@ -198,6 +233,8 @@ pub struct Quotient {
     pub what: String,
     /// What is divided.
     pub measure: Named,
+    /// By what it is divided.
+    pub to_measure: Named,
     /// The row above the line.
     pub of: String,
     /// The row below the line.
@@ -206,8 +243,8 @@ pub struct Quotient {
     pub published: Option<Claim>,
     /// It was published as more than this.
     pub more_than: Option<f64>,
-    /// Nothing was published: the experiment aims at more than this.
-    pub aim: Option<f64>,
+    /// Nothing was published: the experiment aims at this.
+    pub aim: Option<Aim>,
     /// How far ours may be from that, in per cent ([`Ratio::within`]).
     pub within: Option<f64>,
     /// Whether parameters were fitted to it.
@@ -219,20 +256,17 @@ pub struct Quotient {
 impl Ratio {
     /// Whether quotients can be what it says.
     pub(crate) fn check(&self) -> Result<(), Fault> {
-        if let Some(Claim::Between([low, high])) = self.published
-            && !(low >= 0.0 && is_positive(high) && low <= high)
-        {
-            let what =
-                format!("published = [{low}, {high}]: must be 0 or more, the lower one first");
-            return Err(Fault::at(&["published"], what));
+        match self.published {
+            Some(Claim::About(n)) => positive("published", Some(n))?,
+            Some(Claim::Between(range)) => rising("published", range)?,
+            None => (),
         }
-        let about = match self.published {
-            Some(Claim::About(n)) => Some(n),
-            _ => None,
-        };
-        positive("published", about)?;
         positive("more_than", self.more_than)?;
-        positive("aim", self.aim)?;
+        match self.aim {
+            Some(Aim::MoreThan(n)) => positive("aim", Some(n))?,
+            Some(Aim::Between(range)) => rising("aim", range)?,
+            None => (),
+        }
         distance("within", self.within)
     }
 
@@ -273,6 +307,7 @@ impl Ratio {
 
     /// Of the rows that ran; `None` if not all were run.
     pub(crate) fn quotient(&self, rows: &[RowReport]) -> Option<Quotient> {
+        let to_measure = self.to_measure.unwrap_or(self.measure);
         let mut each: Vec<Vec<Option<f64>>> = Vec::new();
         for [of, to] in &self.pairs {
             let (of, to) = (repetitions(rows, of), repetitions(rows, to));
@@ -280,7 +315,7 @@ impl Ratio {
                 return None;
             }
             let pair = of.iter().zip(&to).map(|(of, to)| {
-                let (of, to) = (self.measure.of(of)?, self.measure.of(to)?);
+                let (of, to) = (self.measure.of(of)?, to_measure.of(to)?);
                 (to > 0.0).then_some(of / to)
             });
             each.push(pair.collect());
@@ -295,6 +330,7 @@ impl Ratio {
         Some(Quotient {
             what: self.what.clone(),
             measure: self.measure,
+            to_measure,
             of: self.of.clone(),
             to: self.to.clone(),
             published: self.published,
@@ -329,6 +365,14 @@ impl Quotient {
         median(&self.ours)
     }
 
+    /// What is divided, in words; by what, if that is another measure.
+    pub fn measured(&self) -> String {
+        match self.to_measure == self.measure {
+            true => self.measure.name(),
+            false => format!("{} / {}", self.measure.name(), self.to_measure.name()),
+        }
+    }
+
     /// How far ours is from what was published, in per cent of it: positive if ours is more. From a
     /// range it is the distance to its nearer end, and nothing within. From a bound it is what ours
     /// is below it, and above it only if [`Ratio::within`] says how far it may be. `None` if nothing
@@ -350,7 +394,7 @@ impl Quotient {
     pub fn agrees(&self) -> Option<bool> {
         let ours = self.median()?;
         let Some(off) = self.deviation_percent() else {
-            return self.aim.map(|aim| ours > aim);
+            return self.aim.map(|aim| aim.is_met(ours));
         };
         Some(match (self.published, self.more_than) {
             (None, Some(n)) => ours > n && self.within.is_none_or(|w| off <= w),
@@ -626,12 +670,35 @@ mod tests {
             assert_eq!(q.agrees(), Some(agrees), "{keys}");
         }
         // An aim is met or missed, and is no deviation.
-        for (keys, met) in [("aim = 7", true), ("aim = 8", false)] {
+        for (keys, met) in [
+            ("aim = 7", true),
+            ("aim = 8", false),
+            ("aim = [0, 8]", true),
+            ("aim = [0, 7]", false),
+            ("aim = [9, 10]", false),
+        ] {
             let q = quotient(keys);
             assert_eq!((q.deviation_percent(), q.agrees()), (None, Some(met)), "{keys}");
         }
         let none = quotient("over = \"mean\"");
         assert_eq!((none.deviation_percent(), none.agrees()), (None, None));
+    }
+
+    /// Of one row, two of its measures.
+    #[test]
+    fn another_measure_may_stand_below_the_line() {
+        let ratio =
+            "measure = \"p99\", to_measure = \"p50\", of = \"b/durassd\", to = \"b/durassd\"";
+        let text = FILE.replacen("of = \"b/durassd\", to = \"b/volatile\"", ratio, 1);
+        let e = Experiment::parse("f.toml", &text).unwrap();
+        let mut rows = reports(&e);
+        for row in &mut rows {
+            (row.findings.latency.p50_ns, row.findings.latency.p99_ns) = (20_000, 50_000);
+        }
+        let q = e.ratios[3].quotient(&rows).unwrap();
+        assert_eq!((&q.ours[..], q.measured().as_str()), (&[2.5, 2.5][..], "p99 / p50"));
+        let one = e.ratios[2].quotient(&rows).unwrap();
+        assert_eq!(one.measured(), "throughput");
     }
 
     #[test]
