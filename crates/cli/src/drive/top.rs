@@ -1,7 +1,11 @@
 //! `tantalum drive top`: a running drive, on a screen.
 
+mod commands;
 mod history;
+mod layout;
+mod panel;
 mod screen;
+mod text;
 
 use super::{remote, words};
 use crate::out;

@@ -163,6 +163,59 @@ fn a_low_screen_has_all_lines_of_the_panels() {
     }
 }
 
+/// As many and as long lines as those of a drive.
+fn long_panels() -> Vec<Panel> {
+    let inside = vec![
+        Line::level("buffer", 500, 1000, "of 1000 pages"),
+        Line::level("dirty map", 12_345, 20_000, "of 20000 entries in memory alone"),
+        Line::bar("energy", 0.5, "100.00 mJ needed of 200.00 mJ there"),
+        Line::level("in use", 1234, 2048, "of 2048 units for data"),
+        Line::level("worn", 17, 3000, "of 3000 erases (the most worn unit)"),
+    ];
+    let flash = vec![
+        Line::new("", "write amplification 1.234, now {programmed/written}   programmed fast"),
+        Line::new("collection", "{programmed/s}/s moved, {erases/s}/s erases   map so much"),
+        Line::new("units", "120 free (64 least), 12 open, 1802 full, 16 map, 4 dump"),
+        Line::new("wear", "0 to 17 erases, 2.5 on average, of 3000; 2 bad units"),
+    ];
+    vec![Panel::new("inside", inside), Panel::new("flash", flash)]
+}
+
+/// A terminal of each usual size has all lines; none is blank in a panel, and no rate is cut.
+#[test]
+fn lines_go_to_what_has_content() {
+    let mut history = History::default();
+    for second in 0..30 {
+        let mut sample = sample(1, second, second * second * 100);
+        sample.stats.panels = long_panels().into_iter().map(Into::into).collect();
+        history.add(sample);
+    }
+    let bars = ["of 1000 pages", "in memory alone", "mJ there", "for data", "most worn unit)"];
+    let starts = ["write amplification 1.234, now 2.00", "collection  ", "units  ", "wear  "];
+    for (width, height) in [(60, 20), (80, 24), (120, 40), (200, 60)] {
+        let seen = picture(&history, width, height);
+        let rates = ["read         0/s  0 bytes/s", "write     5700/s  22.27 MiB/s"];
+        for part in bars.iter().chain(&starts).chain(&rates) {
+            assert!(seen.contains(part), "{width} x {height}: {part} is not in\n{seen}");
+        }
+        for part in ["read        -      -", "write   20µs   20µs", "flush       -      -"] {
+            assert!(seen.contains(part), "{width} x {height}: {part} is not in\n{seen}");
+        }
+        let (_, panels) = seen.split_once(" inside ").expect("a panel");
+        let is_blank = |line: &str| line.chars().all(|c| c == '│' || c == ' ');
+        let blank = panels.lines().filter(|line| is_blank(line)).count();
+        assert_eq!(blank, 0, "{width} x {height}:\n{seen}");
+        assert_eq!(seen.lines().count(), usize::from(height), "{seen}");
+    }
+    // What is left over makes the curves higher: the first columns of the newest sample.
+    let curve = |height| picture(&history, 120, height).matches('█').count();
+    assert!(curve(40) > curve(24), "{}", picture(&history, 120, 40));
+    // Where lines are left, long ones go on in the next one; else it is seen that they go on.
+    let seen = picture(&history, 60, 30);
+    assert!(seen.contains("│programmed fast"), "{seen}");
+    assert!(picture(&history, 60, 18).contains('…'));
+}
+
 /// A drive that has stopped itself is not shown as one that runs.
 #[test]
 fn a_defect_is_shown() {
@@ -197,7 +250,9 @@ fn any_size_of_a_screen_does() {
     let mut history = History::default();
     assert!(picture(&history, 80, 24).contains("c cut"));
     (0..300).for_each(|second| history.add(sample(1, second, second * second)));
-    for (width, height) in [(1, 1), (3, 24), (20, 5), (42, 24), (80, 8), (300, 100)] {
-        picture(&history, width, height);
+    for width in [0, 1, 3, 20, 42, 52, 53, 60, 77, 80, 300] {
+        for height in [0, 1, 2, 5, 8, 14, 24, 100] {
+            picture(&history, width, height);
+        }
     }
 }
