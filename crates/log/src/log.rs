@@ -135,7 +135,15 @@ impl<D: BlockDevice + Clone + 'static> Log<D> {
     /// # Errors
     /// As [`Log::append`] and [`Log::wait_durable`].
     pub async fn commit(&self, record: &[u8]) -> Result<Appended, LogError> {
-        let appended = self.append(record).await?;
+        self.commit_pieces(&[record]).await
+    }
+
+    /// [`Log::commit`] for a record that consists of these pieces.
+    ///
+    /// # Errors
+    /// As [`Log::commit`].
+    pub async fn commit_pieces(&self, record: &[&[u8]]) -> Result<Appended, LogError> {
+        let appended = self.append_pieces(record).await?;
         self.wait_durable(appended.end).await?;
         Ok(appended)
     }

@@ -243,6 +243,18 @@ fn an_older_copy_of_a_device_is_refused() {
     });
 }
 
+#[test]
+fn a_record_in_pieces_is_committed_as_one() {
+    run(async |rt| {
+        let all = make(&rt, &small()).await;
+        let log = Log::open(&rt, named(&all), OpenOptions::default()).await.unwrap();
+        let at = log.commit_pieces(&[b"a ", b"", b"record"]).await.unwrap();
+        assert_eq!(log.durable(), at.end);
+        let record = log.read(at.lsn).unwrap().next().await.unwrap().expect("a record");
+        assert_eq!((&record.bytes[..], record.end), (&b"a record"[..], at.end));
+    });
+}
+
 /// The first block with bytes of the log.
 fn first_block(device: &[u8]) -> u64 {
     let found = device.chunks(512).skip(128).position(|block| block[4] == 1);
