@@ -243,6 +243,40 @@ fn an_older_copy_of_a_device_is_refused() {
     });
 }
 
+/// Once nothing made an opening say so.
+#[test]
+fn blocks_that_are_newer_than_every_state_are_told() {
+    run(async |rt| {
+        let all = make(&rt, &small()).await;
+        let mut old = Vec::new();
+        for device in &all {
+            old.push(bytes_of(device).await[32768..65536].to_vec());
+        }
+        // Each opening begins an epoch.
+        for _ in 0..2 {
+            let log = Log::open(&rt, named(&all), OpenOptions::default()).await.unwrap();
+            for i in 0..20 {
+                log.commit(&[i; 700]).await.unwrap();
+            }
+            log.close().await.unwrap();
+        }
+        let whole = [bytes_of(&all[0]).await, bytes_of(&all[1]).await];
+        for (device, states) in all.iter().zip(&old) {
+            device.write(Block(64), Data::Bytes(states), Durability::Normal).await.unwrap();
+        }
+        for salvage in [false, true] {
+            let error = refused(&rt, &all, OpenOptions { salvage, ..OpenOptions::default() }).await;
+            let told = matches!(&error, OpenError::StateLost { epoch: 3, newest: 1, .. });
+            assert!(told, "{error}");
+        }
+        // One device that has the states is enough to know that the other one is older.
+        let states = &whole[0][32768..65536];
+        all[0].write(Block(64), Data::Bytes(states), Durability::Normal).await.unwrap();
+        let error = refused(&rt, &all, OpenOptions::default()).await;
+        assert!(matches!(&error, OpenError::Older { device, .. } if device == "sd1"), "{error}");
+    });
+}
+
 #[test]
 fn a_record_in_pieces_is_committed_as_one() {
     run(async |rt| {
