@@ -61,9 +61,10 @@ pub struct LogStats {
     pub groups: u64,
     /// Bytes of these groups.
     pub group_bytes: u64,
-    /// Bytes written to the array, the parts of blocks that stay empty or are repeated included.
-    /// Beside `group_bytes` it is what blocks that are not full cost.
+    /// Bytes written to the array, what was written again and the second copies included.
     pub array_bytes: u64,
+    /// Of these, the parts of blocks that stay empty or are repeated.
+    pub padding_bytes: u64,
     /// Groups that may be in flight at once, as learned.
     pub width: usize,
     /// Writes that took longer than most while a group waited for them.
@@ -103,6 +104,12 @@ pub struct LogStats {
 }
 
 impl LogStats {
+    /// How much of what was written is padding, in per cent.
+    #[must_use]
+    pub fn padding_percent(&self) -> f64 {
+        self.padding_bytes as f64 * 100.0 / self.array_bytes.max(1) as f64
+    }
+
     /// The devices that take no part, and why, each in some words.
     #[must_use]
     pub fn absent(&self) -> Vec<String> {
@@ -171,6 +178,7 @@ impl<D: BlockDevice + Clone + 'static> Core<D> {
             groups: counts.groups,
             group_bytes: counts.group_bytes,
             array_bytes: counts.units * unit,
+            padding_bytes: counts.padding,
             width: plan.width(),
             slow: counts.slow,
             hedges: counts.hedges,

@@ -301,6 +301,8 @@ impl Plan {
         if kind != Kind::Archive {
             self.counts.units += u64::from(units) + u64::from(place.begins.is_some());
             if let Some(g) = self.groups.iter_mut().find(|g| g.number == group) {
+                let room = u64::from(units) * self.options.payload;
+                self.counts.padding += room.saturating_sub(g.to.since(g.from));
                 g.asked |= 1 << device;
                 g.lanes += 1;
                 g.again |= kind == Kind::Again;

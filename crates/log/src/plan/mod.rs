@@ -196,6 +196,8 @@ pub(crate) struct Counts {
     pub groups: u64,
     pub group_bytes: u64,
     pub units: u64,
+    /// Bytes of blocks that were empty, or repeated what an earlier block had.
+    pub padding: u64,
     pub slow: u64,
     pub hedges: u64,
     pub hedges_won: u64,

@@ -1,12 +1,26 @@
 //! What a log volume shows of itself while it is served.
 
-use crate::OpenError;
 use crate::volume::error::VolumeError;
 use crate::volume::plug::LogVolume;
+use crate::{LogStats, OpenError};
 use tantalum_device::{
     AfterCut, BlockDevice, Caps, Field, IoError, Line, LiveBox, Panel, PowerCycle, PowerState,
     Shown, StartError, Unit, bytes_in_words, unprotected_cut,
 };
+
+/// How many slow writes were written again, in some words.
+fn written_again(log: &LogStats) -> String {
+    match log.hedges {
+        0 => "none was written again".to_string(),
+        n => format!("written again {n} times, of which {} were first", log.hedges_won),
+    }
+}
+
+/// How much of what was written to the devices is padding, in some words.
+fn padding(log: &LogStats) -> String {
+    let (percent, all) = (log.padding_percent(), bytes_in_words(log.array_bytes));
+    format!("{percent:.0} % of {all} written to the devices, in blocks that were not full")
+}
 
 impl<L: PowerCycle + 'static, B: PowerCycle + 'static> LiveBox for LogVolume<L, B> {
     fn title(&self) -> String {
@@ -91,6 +105,15 @@ impl<L: PowerCycle + 'static, B: PowerCycle + 'static> LiveBox for LogVolume<L, 
                 .counter("log_hedges"),
             field("log.hedges_won", Unit::Count, log.hedges_won, "of these, ended first")
                 .counter("log_hedges_won"),
+            field("log.array_bytes", Unit::Bytes, log.array_bytes, "bytes written to its devices")
+                .counter("log_array_bytes"),
+            field(
+                "log.padding_bytes",
+                Unit::Bytes,
+                log.padding_bytes,
+                "of these, padding of blocks",
+            )
+            .counter("log_padding_bytes"),
             field("log.stalls", Unit::Count, log.stalls, "writes that took longer than the bound")
                 .counter("log_stalls"),
             field("log.archive_gaps", Unit::Count, log.archive_gaps, "pieces the archive lacks")
@@ -103,7 +126,7 @@ impl<L: PowerCycle + 'static, B: PowerCycle + 'static> LiveBox for LogVolume<L, 
                 .counter("destaged_bytes"),
         ];
         let used = format!("{} of {} used", bytes_in_words(stats.memory), bytes_in_words(memory));
-        let lines = vec![
+        let mut lines = vec![
             Line::new("memory", used.clone()),
             Line::new("log", format!("{} since its checkpoint", bytes_in_words(present))),
             Line::new(
@@ -117,6 +140,10 @@ impl<L: PowerCycle + 'static, B: PowerCycle + 'static> LiveBox for LogVolume<L, 
         ];
         let mut bars = vec![Line::bar("memory", stats.memory as f64 / memory.max(1) as f64, used)];
         bars.extend(lines[1..].iter().cloned());
+        lines.extend([
+            Line::new("slow writes", written_again(&log)),
+            Line::new("padding", padding(&log)),
+        ]);
         Shown { fields, lines, panels: vec![Panel::new("inside", bars)] }
     }
 }
