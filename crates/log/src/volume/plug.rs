@@ -243,8 +243,9 @@ impl<L: PowerCycle, B: PowerCycle> LogVolume<L, B> {
         }
         let link = Link::new(&inner.rt);
         inner.link.replace(link.clone()).cut();
-        let started = link.command("start a log volume", self.start(salvage)).await;
+        // Why the last start failed is no word on this one, which may be a salvage.
         inner.failure.replace(None);
+        let started = link.command("start a log volume", self.start(salvage)).await;
         match started {
             Ok(running) => {
                 let devices = running.core.log.stats().devices;

@@ -1,11 +1,12 @@
 //! A volume whose log is damaged does not start; salvaged, it has what is before the damage.
 
-use crate::rig::{BLOCK, Boxes, Shape, read, with, write};
+use crate::rig::{BLOCK, Boxes, Shape, Volume, read, with, write};
 use tantalum_device::{
-    Block, BlockDevice, Data, DataMut, Durability, LiveBox, PowerCycle, RamDevice, StartError,
+    Block, BlockDevice, Data, DataMut, Durability, LiveBox, PowerCycle, PowerState, RamDevice,
+    StartError,
 };
 use tantalum_log::{OpenError, VolumeError};
-use tantalum_rt::Nanos;
+use tantalum_rt::{Nanos, Rt, join};
 
 /// Flips a bit in the block of the log with this number among those that hold bytes.
 async fn damage(device: &RamDevice, number: usize) {
@@ -19,6 +20,22 @@ async fn damage(device: &RamDevice, number: usize) {
     link.write(Block(at as u64), Data::Bytes(block), Durability::Fua).await.unwrap();
     device.cut();
     device.off().await;
+}
+
+/// Whether the volume says at any moment of its start why it does not start.
+async fn advice(rt: &Rt, volume: &Volume) -> bool {
+    let mut looks = 0;
+    loop {
+        rt.sleep(Nanos::from_micros(10)).await;
+        match volume.power_state() {
+            PowerState::Starting if LiveBox::failure(volume).is_some() => return true,
+            PowerState::Starting => looks += 1,
+            PowerState::On => break,
+            _ => {}
+        }
+    }
+    assert!(looks > 10, "it is seen while it starts");
+    false
 }
 
 #[test]
@@ -40,7 +57,9 @@ fn a_damaged_log_is_salvaged_if_asked_and_not_before() {
         assert!(why.contains("damage"), "{why}");
         let why = volume.start_failure();
         assert!(matches!(why, Some(VolumeError::Open(OpenError::Damaged(_)))), "{why:?}");
-        let lost = volume.bring_up(true).await.unwrap();
+        let (started, has_advice) = join(volume.bring_up(true), advice(&rt, &volume)).await;
+        let lost = started.unwrap();
+        assert!(!has_advice, "to salvage it, while that is done");
         assert!(lost.len() == 1 && lost[0].contains("the rest is lost"), "{lost:?}");
         let mut found = Vec::new();
         for block in 0..20 {
