@@ -239,6 +239,10 @@ pub(crate) async fn check_blank<D: BlockDevice>(
         let (device, bytes) = (device.name.clone(), caps.bytes());
         return Err(OpenError::TooSmall { device, bytes, needed, or: "" });
     }
+    // What a newer program has made, this one does not destroy, not even if asked.
+    if let FoundSuper::Newer(version) = find(&device.device).await.map_err(|e| io(device, e))? {
+        return Err(OpenError::Newer { device: device.name.clone(), version });
+    }
     let found = read_head(&device.device, 0, AREAS as usize).await;
     let found = found.map_err(|e| io(device, e))?;
     let first = first_mark(&device.device).await.map_err(|e| io(device, e))?;

@@ -2,6 +2,7 @@
 
 use crate::create::{find, find_copies, io};
 use crate::member::read_head;
+use crate::open::or_degraded;
 use crate::options::LogDevice;
 use crate::state::{SLOTS, Standing, State};
 use crate::superblock::{self, AREAS, COPIES, FoundSuper, Superblock, UNIT_MAX};
@@ -13,6 +14,8 @@ use tantalum_device::BlockDevice;
 pub struct DeviceDescription {
     /// The identity of the log.
     pub log: [u8; 16],
+    /// Its own identity.
+    pub device: [u8; 16],
     /// Its index in the log.
     pub index: usize,
     /// Devices of the log.
@@ -49,9 +52,19 @@ pub struct StateDescription {
     pub number: u64,
     /// Indexes of devices that are lost to the log.
     pub lost: Vec<usize>,
+    /// Indexes of devices that did not answer: they take part again when the log is opened.
+    pub left: Vec<usize>,
+    /// All of it.
+    of: State,
 }
 
 impl DeviceDescription {
+    /// Whether a device that begins with these bytes looks like one of a log.
+    #[must_use]
+    pub fn begins(bytes: &[u8]) -> bool {
+        bytes.starts_with(superblock::MAGIC)
+    }
+
     /// Reads what the device says.
     ///
     /// # Errors
@@ -63,6 +76,7 @@ impl DeviceDescription {
         let newest = states.into_iter().max_by_key(|s| s.generation);
         Ok(DeviceDescription {
             log: superblock.set,
+            device: superblock.device,
             index: superblock.index as usize,
             devices: superblock.devices as usize,
             role: superblock.role,
@@ -72,14 +86,87 @@ impl DeviceDescription {
             bytes: superblock.bytes,
             record_limit: superblock.record_limit,
             damaged,
-            state: newest.map(|s| StateDescription {
-                generation: s.generation,
-                epoch: s.epoch,
-                checkpoint: s.checkpoint,
-                number: s.number,
-                lost: (0..s.devices.len()).filter(|i| s.devices[*i].1 == Standing::Lost).collect(),
-            }),
+            state: newest.map(StateDescription::new),
         })
+    }
+}
+
+impl StateDescription {
+    fn new(of: State) -> StateDescription {
+        let stand = |how| (0..of.devices.len()).filter(|i| of.devices[*i].1 == how).collect();
+        StateDescription {
+            generation: of.generation,
+            epoch: of.epoch,
+            checkpoint: of.checkpoint,
+            number: of.number,
+            lost: stand(Standing::Lost),
+            left: stand(Standing::Left),
+            of,
+        }
+    }
+}
+
+/// Devices that are named as those of one log, beside each other: what an opening would say of them.
+/// Nothing is read for this, so that some older copies are found only when the log is opened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogDescription {
+    /// The log that most of them are of.
+    pub log: [u8; 16],
+    /// Of each device in its place: why the log is not opened with it, if that is so.
+    pub refused: Vec<Option<OpenError>>,
+    /// Of each device in its place: whether it is lost to the log, so that what it holds does not
+    /// count.
+    pub lost: Vec<bool>,
+    /// Which devices of the log none of these is, though the log has not lost them.
+    pub missing: Vec<OpenError>,
+    /// The indexes of devices that are lost to the log, and have no other one in their place.
+    pub without: Vec<usize>,
+}
+
+impl LogDescription {
+    /// Of devices with their names; `None`: there is none.
+    #[must_use]
+    pub fn of(all: &[(&str, &DeviceDescription)]) -> Option<LogDescription> {
+        let of = |log| all.iter().filter(|(_, d)| d.log == log).count();
+        // Of several the first one.
+        let (first, one) = all.iter().rev().max_by_key(|(_, d)| of(d.log))?;
+        let log = one.log;
+        let ours = || all.iter().map(|(_, d)| *d).filter(|d| d.log == log);
+        let newest = ours().filter_map(|d| d.state.as_ref()).max_by_key(|s| s.generation);
+        let newest = newest.map(|s| &s.of);
+        let is_lost = |d: &DeviceDescription| {
+            let stands = newest.map(|newest| newest.standing(d.index, &d.device));
+            d.log == log && stands == Some(Standing::Lost)
+        };
+        let lost: Vec<bool> = all.iter().map(|(_, d)| is_lost(d)).collect();
+        let refused = |(place, (name, d)): (usize, &(&str, &DeviceDescription))| {
+            let device = (*name).to_string();
+            if d.log != log {
+                return Some(OpenError::OtherLog { device, other: (*first).to_string() });
+            }
+            if let Some((twin, _)) = all[..place].iter().find(|(_, twin)| twin.device == d.device) {
+                return Some(OpenError::Twice((*twin).to_string(), device));
+            }
+            // Without a state it is damaged, which it says by itself.
+            let (generation, newest) = (d.state.as_ref()?.generation, newest?);
+            let allowed = newest.standing(d.index, &d.device).allows(generation, newest.generation);
+            let (newest, or) = (newest.generation, or_degraded(d.copies));
+            (!allowed).then_some(OpenError::Older { device, generation, newest, or })
+        };
+        let refused = all.iter().enumerate().map(refused).collect();
+        let without = newest.map_or(Vec::new(), |s| StateDescription::new(s.clone()).lost);
+        let is_there = |index| {
+            all.iter().zip(&lost).any(|((_, d), lost)| d.log == log && d.index == index && !lost)
+        };
+        let missing = |index| {
+            let (devices, or) = (one.devices, or_degraded(one.copies));
+            OpenError::Missing { index, devices, or }
+        };
+        let missing = (0..one.devices)
+            .filter(|index| !is_there(*index) && !without.contains(index))
+            .map(missing)
+            .collect();
+        Some(LogDescription { log, refused, lost, missing, without })
     }
 }
 

@@ -159,9 +159,12 @@ pub enum OpenError {
         made: Role,
     },
     /// A device is not there.
-    #[error("device {index} of the {devices} of the log is missing: name it too{or}")]
+    #[error(
+        "device {index} of the log is missing, which has devices 0 to {}: name it too{or}",
+        devices - 1
+    )]
     Missing {
-        /// Its index.
+        /// Its index, counted from 0.
         index: usize,
         /// How many there are.
         devices: usize,

@@ -120,7 +120,7 @@ mod works;
 #[cfg(feature = "blocking")]
 pub use blocking::{BlockingError, BlockingLog, BlockingOptions, BlockingRecords};
 pub use copies::OneCopy;
-pub use describe::{DeviceDescription, StateDescription};
+pub use describe::{DeviceDescription, LogDescription, StateDescription};
 pub use error::{Damage, LogError, OpenError};
 pub use hedge::HedgeOptions;
 pub use log::{Appended, Log};
@@ -134,5 +134,6 @@ pub(crate) use state::Standing;
 pub use stats::{DeviceHealth, DeviceStats, LogStats};
 pub use superblock::Role;
 pub use volume::{
-    Identity, LogVolume, ReplaceError, VolumeDevice, VolumeError, VolumeOptions, VolumeStats,
+    BackingDescription, Identity, LabelDescription, LogVolume, ReplaceError, VolumeDevice,
+    VolumeError, VolumeOptions, VolumeStats,
 };

@@ -312,19 +312,11 @@ fn take_part<D>(
         let generation = candidate.generation();
         let superblock = &candidate.member.superblock;
         let index = superblock.index as usize;
-        let known = newest.devices.get(index);
-        let standing = match known {
-            Some((uuid, standing)) if *uuid == superblock.device => *standing,
-            // A device that was replaced.
-            _ => Standing::Lost,
-        };
-        let allowed = match standing {
-            Standing::Present => generation + 1 >= newest.generation,
-            Standing::Left => generation > 0,
-            // What it holds does not count.
-            Standing::Lost => continue,
-        };
-        if !allowed {
+        let standing = newest.standing(index, &superblock.device);
+        if standing == Standing::Lost {
+            continue;
+        }
+        if !standing.allows(generation, newest.generation) {
             let device = candidate.member.name.clone();
             if generation == 0 {
                 return Err(OpenError::State(device));
@@ -362,7 +354,7 @@ fn copies_of<D>(members: &[Option<Rc<Member<D>>>]) -> u8 {
     members.iter().flatten().next().map_or(1, |m| m.superblock.copies)
 }
 
-fn or_degraded(copies: u8) -> &'static str {
+pub(crate) fn or_degraded(copies: u8) -> &'static str {
     if copies > 1 { ", or open the log without it, with `degraded`" } else { "" }
 }
 

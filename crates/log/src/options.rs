@@ -40,7 +40,7 @@ pub struct CreateOptions {
     /// Bytes of a record, at most; a quarter of a main stream has to hold one. `None`: 1 MiB, or on
     /// small devices the largest power of two that they allow, but no less than 4 KiB.
     pub record_limit: Option<u32>,
-    /// Whether to destroy what the devices hold.
+    /// Whether to destroy what the devices hold, unless that is a log of a newer version.
     pub force: bool,
     /// The identity of the log. `None`: from the runtime's seed, time, and what the devices held.
     /// Programs with a source of true randomness should give one.

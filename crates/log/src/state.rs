@@ -53,6 +53,18 @@ pub(crate) enum Standing {
     Lost,
 }
 
+impl Standing {
+    /// Whether a device that stands so may have no newer state than this, where others have the newest.
+    pub fn allows(self, generation: u64, newest: u64) -> bool {
+        match self {
+            Standing::Present => generation + 1 >= newest,
+            Standing::Left => generation > 0,
+            // What it holds does not count.
+            Standing::Lost => true,
+        }
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct State {
     pub set: Uuid,
@@ -113,6 +125,15 @@ impl State {
         let below = next.epochs.iter().filter(|(_, began)| *began <= checkpoint).count();
         next.epochs.drain(..below.saturating_sub(1));
         next
+    }
+
+    /// How the device of this identity stands, which says that it has this index.
+    pub fn standing(&self, index: usize, device: &Uuid) -> Standing {
+        match self.devices.get(index) {
+            Some((uuid, standing)) if uuid == device => *standing,
+            // A device that was replaced.
+            _ => Standing::Lost,
+        }
     }
 
     /// The state that says that the devices with these indices are lost; `None` if this one does.

@@ -21,10 +21,10 @@
 //!    backing whose label is of generation *g* or *g* + 1 is the one that belongs to a log with
 //!    number *g*. An older one is an older copy of the backing; a newer one says that the log is.
 
-use crate::Lsn;
 use crate::format::number;
 use crate::superblock::Uuid;
 use crate::volume::error::{Identity, VolumeError};
+use crate::{Log, Lsn};
 use crc32c::crc32c;
 use tantalum_device::{Block, BlockDevice, Caps, Data, DataMut, Durability, IoError};
 
@@ -59,9 +59,15 @@ fn slot_blocks(block: u32) -> u64 {
     u64::from(SLOT.div_ceil(block).max(1))
 }
 
-/// How many blocks of a backing are the volume; `None`: it is too small.
-pub(crate) fn volume_blocks(caps: &Caps) -> Option<u64> {
-    caps.blocks.checked_sub(2 * slot_blocks(caps.block_size)).filter(|blocks| *blocks > 0)
+/// What is left of the backing `name` for the volume.
+pub(crate) fn volume_caps(backing: &Caps, name: &str) -> Result<Caps, VolumeError> {
+    let blocks = backing.blocks.checked_sub(2 * slot_blocks(backing.block_size));
+    match blocks.filter(|blocks| *blocks > 0) {
+        Some(blocks) => Ok(Caps { blocks, ..*backing }),
+        None => Err(VolumeError::Unsuitable(format!(
+            "{name} has no room for a label: use a larger device"
+        ))),
+    }
 }
 
 impl Label {
@@ -162,6 +168,14 @@ pub(crate) struct LogSide {
     pub number: u64,
     pub first: Lsn,
     pub end: Lsn,
+}
+
+impl LogSide {
+    /// Of an open log.
+    pub fn of<L: BlockDevice + Clone + 'static>(log: &Log<L>) -> LogSide {
+        let (identity, number) = (log.identity(), log.checkpoint_number());
+        LogSide { identity, number, first: log.first(), end: log.end() }
+    }
 }
 
 /// Whether the backing `name`, which has room for `volume`, belongs to this log as it is.

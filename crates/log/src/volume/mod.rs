@@ -17,10 +17,12 @@
 //!
 //! A change goes this way: `device.rs` → `core.rs` (its turn, the log) → `memory.rs` and `map.rs`
 //! (read from there) → `destage.rs` (the backing, then the checkpoint). `entry.rs` is a change as a
-//! record, `label.rs` binds the backing to the log, `open.rs` makes and starts a volume, `plug.rs`
-//! is the box, `replace.rs` puts a new device in the place of a lost one.
+//! record, `label.rs` binds the backing to the log, `describe.rs` says whether it does, `open.rs`
+//! makes and starts a volume, `plug.rs` is the box, `replace.rs` puts a new device in the place of a
+//! lost one.
 
 mod core;
+mod describe;
 mod destage;
 mod device;
 mod entry;
@@ -36,6 +38,7 @@ mod plug;
 mod replace;
 
 pub use core::VolumeStats;
+pub use describe::{BackingDescription, LabelDescription};
 pub use device::VolumeDevice;
 pub use error::{Identity, VolumeError};
 pub use options::VolumeOptions;

@@ -36,7 +36,9 @@ pub(crate) fn caps(backing: &Caps, options: &VolumeOptions) -> Result<Caps, Volu
     }
     if backing.thin {
         return wrong(format!(
-            "{name} is thinly provisioned and might refuse what was acknowledged: use another"
+            "{name} is sparse or thinly provisioned, and might refuse what was acknowledged: give a \
+             file all of its room (`fallocate -l {} {name}`), or use another device",
+            backing.bytes()
         ));
     }
     if !backing.ack.survives() && !backing.flush {
@@ -49,11 +51,9 @@ pub(crate) fn caps(backing: &Caps, options: &VolumeOptions) -> Result<Caps, Volu
         let block = backing.block_size;
         return wrong(format!("the atomic unit has to be a multiple of {block} bytes, not {unit}"));
     }
-    let Some(blocks) = label::volume_blocks(backing) else {
-        return wrong(format!("{name} has no room for a label: use a larger device"));
-    };
+    let Caps { blocks, block_size, .. } = label::volume_caps(backing, name)?;
     Ok(Caps {
-        block_size: backing.block_size,
+        block_size,
         blocks,
         atomic_unit: unit,
         atomic_group: Some(options.atomic_group),
@@ -81,7 +81,10 @@ pub(crate) async fn format<L: BlockDevice + Clone + 'static, B: BlockDevice>(
     let what = match label::find(&backing, caps.blocks).await.map_err(failed)? {
         Found::Nothing => None,
         Found::Other => Some("data where the label goes"),
-        Found::Label(_) | Found::Newer(_) | Found::Damaged => Some("the label of a log volume"),
+        Found::Label(_) | Found::Damaged => Some("the label of a log volume"),
+        Found::Newer(version) => {
+            return Err(VolumeError::Newer { backing: options.backing_name.clone(), version });
+        }
     };
     if let (Some(what), false) = (what, create.force) {
         return Err(VolumeError::NotBlank { backing: options.backing_name.clone(), what });
@@ -155,13 +158,7 @@ pub(crate) async fn open<L: BlockDevice + Clone + 'static, B: BlockDevice>(
     let log = Log::open(rt, devices, OpenOptions { salvage, ..log_options }).await?;
     check_room(&log, options)?;
     let core = Core::new(rt, log, backing, caps, options.clone());
-    let side = LogSide {
-        identity: core.identity,
-        number: core.log.checkpoint_number(),
-        first: core.log.first(),
-        end: core.log.end(),
-    };
-    label::check(found, &options.backing_name, &caps, side)?;
+    label::check(found, &options.backing_name, &caps, LogSide::of(&core.log))?;
     for _ in 0..2 {
         core.publish(core.log.first()).await?;
     }
@@ -171,7 +168,7 @@ pub(crate) async fn open<L: BlockDevice + Clone + 'static, B: BlockDevice>(
 
 /// What the devices say of their log, as far as a label is held to it; `None` if they are not of one
 /// log, or say nothing: opening the log tells.
-async fn side_of<L: BlockDevice>(devices: &[LogDevice<L>]) -> Option<LogSide> {
+pub(crate) async fn side_of<L: BlockDevice>(devices: &[LogDevice<L>]) -> Option<LogSide> {
     let mut all = Vec::new();
     for device in devices {
         all.extend(DeviceDescription::read(device).await);

@@ -4,8 +4,8 @@ use tantalum_device::{
     Block, BlockDevice, Caps, Data, DataMut, Durability, Partition, Payload, RamDevice, RamOptions,
 };
 use tantalum_log::{
-    CreateOptions, DeviceDescription, Expects, Log, LogDevice, LogError, Lsn, OpenError,
-    OpenOptions, Role,
+    CreateOptions, DeviceDescription, Expects, Log, LogDescription, LogDevice, LogError, Lsn,
+    OpenError, OpenOptions, Role,
 };
 use tantalum_rt::{Rt, Runtime};
 
@@ -134,6 +134,14 @@ fn a_damaged_or_newer_superblock_is_refused_and_one_copy_suffices() {
         }
         let newer = refused(&rt, &all, OpenOptions::default()).await;
         assert_eq!(newer, OpenError::Newer { device: "sd0".into(), version: 9 });
+        // Once `force` made another log over it.
+        let before = bytes_of(&all[0]).await;
+        for force in [false, true] {
+            let options = CreateOptions { force, ..small() };
+            let error = Log::create(&rt, &named(&all[..1]), None, &options).await.unwrap_err();
+            assert_eq!(error, newer);
+        }
+        assert!(bytes_of(&all[0]).await == before, "something was changed");
     });
 }
 
@@ -274,6 +282,51 @@ fn blocks_that_are_newer_than_every_state_are_told() {
         all[0].write(Block(64), Data::Bytes(states), Durability::Normal).await.unwrap();
         let error = refused(&rt, &all, OpenOptions::default()).await;
         assert!(matches!(&error, OpenError::Older { device, .. } if device == "sd1"), "{error}");
+    });
+}
+
+/// What devices say beside each other.
+#[test]
+fn devices_are_described_as_one_log_or_not() {
+    run(async |rt| {
+        let options = CreateOptions { copies: 2, ..small() };
+        let (all, other) = (make(&rt, &options).await, make(&rt, &options).await);
+        let old = good(&rt);
+        let bytes = bytes_of(&all[1]).await;
+        old.write(Block(0), Data::Bytes(&bytes), Durability::Normal).await.unwrap();
+        let together = async |devices: &[&RamDevice]| {
+            let mut found = Vec::new();
+            for (i, device) in devices.iter().enumerate() {
+                let device = LogDevice::new(format!("sd{i}"), (*device).clone());
+                found.push((device.name.clone(), DeviceDescription::read(&device).await.unwrap()));
+            }
+            let all: Vec<_> = found.iter().map(|(name, found)| (&**name, found)).collect();
+            LogDescription::of(&all).expect("there are devices")
+        };
+        let whole = together(&[&all[1], &all[0]]).await;
+        assert_eq!(whole.refused, [None, None]);
+        assert_eq!((whole.lost, whole.missing.len(), whole.without.len()), (vec![false; 2], 0, 0));
+        // One of another log, of which there are fewer; one that is named twice; one that is missing.
+        let mixed = together(&[&other[0], &all[0], &all[1]]).await;
+        let (device, other_name) = ("sd0".to_string(), "sd1".to_string());
+        let other_log = OpenError::OtherLog { device, other: other_name };
+        assert_eq!(mixed.refused, [Some(other_log), None, None]);
+        let twice = together(&[&all[0], &all[0]]).await;
+        assert_eq!(twice.refused, [None, Some(OpenError::Twice("sd0".into(), "sd1".into()))]);
+        assert!(matches!(&twice.missing[..], [OpenError::Missing { index: 1, devices: 2, .. }]));
+        // One that is older, and then one that is lost.
+        let log = Log::open(&rt, named(&all), OpenOptions::default()).await.unwrap();
+        log.checkpoint(log.end(), 5).await.unwrap();
+        log.close().await.unwrap();
+        let older = together(&[&all[0], &old]).await;
+        let is_older = |e: &Option<OpenError>| matches!(e, Some(OpenError::Older { device, .. }) if device == "sd1");
+        assert!(older.refused[0].is_none() && is_older(&older.refused[1]), "{older:?}");
+        assert!(older.missing.is_empty());
+        let degraded = OpenOptions { degraded: true, ..OpenOptions::default() };
+        Log::open(&rt, named(&all[..1]), degraded).await.unwrap().close().await.unwrap();
+        let lost = together(&[&all[0], &all[1]]).await;
+        assert_eq!((lost.refused, lost.lost), (vec![None, None], vec![false, true]));
+        assert_eq!((lost.missing, lost.without), (vec![], vec![1]));
     });
 }
 

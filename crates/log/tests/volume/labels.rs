@@ -2,10 +2,12 @@
 
 use crate::rig::{BLOCK, BLOCKS, Boxes, Shape, Volume, backing, ram, read, with, write};
 use tantalum_device::{
-    Ack, Block, BlockDevice, Caps, Data, Durability, Payload, PowerCycle, RamDevice, RamOptions,
+    Ack, Block, BlockDevice, Caps, Data, DataMut, Durability, Payload, PowerCycle, RamDevice,
+    RamOptions,
 };
 use tantalum_log::{
-    CreateOptions, DeviceDescription, LogDevice, LogVolume, VolumeError, VolumeOptions,
+    BackingDescription, CreateOptions, DeviceDescription, Log, LogDevice, LogVolume, OpenOptions,
+    VolumeError, VolumeOptions,
 };
 use tantalum_rt::{Nanos, Rt};
 
@@ -43,6 +45,85 @@ async fn generations(boxes: &Boxes) -> Vec<u64> {
     }
     boxes.array.iter().for_each(PowerCycle::cut);
     all
+}
+
+/// What is said of the backing beside the log by those who only look: with the log read, and without.
+async fn looked_at(rt: &Rt, boxes: &Boxes) -> [Result<(), VolumeError>; 2] {
+    for device in boxes.array.iter().chain([&boxes.backing]) {
+        device.power_on().await.unwrap();
+    }
+    let named = |(i, d): (usize, &RamDevice)| LogDevice::new(format!("log {i}"), d.device());
+    let devices: Vec<_> = boxes.array.iter().enumerate().map(named).collect();
+    let backing = LogDevice::new("the backing", boxes.backing.device());
+    let found = BackingDescription::read(&backing).await.unwrap();
+    let options = OpenOptions { read_only: true, ..OpenOptions::default() };
+    let log = Log::open(rt, devices.clone(), options).await.unwrap();
+    let said = [found.check(&log), found.check_devices(log.identity(), &devices).await];
+    boxes.array.iter().chain([&boxes.backing]).for_each(PowerCycle::cut);
+    said
+}
+
+/// Once nobody but a start of the volume read the label.
+#[test]
+fn whoever_looks_at_a_backing_says_what_a_start_would_say() {
+    with(7, |rt| async move {
+        let shape = Shape::volatile(2);
+        let (ours, theirs) = (fresh(&rt, &shape).await, fresh(&rt, &shape).await);
+        assert_eq!(looked_at(&rt, &ours).await, [Ok(()), Ok(())]);
+        let old = ours.cut_copy(&rt);
+        for byte in 0..3 {
+            live(&ours.volume(&rt, &shape), byte).await;
+            assert_eq!(looked_at(&rt, &ours).await, [Ok(()), Ok(())]);
+        }
+        let with = |backing: &RamDevice| Boxes { backing: backing.cut_copy(&rt), ..ours.clone() };
+        let blank = backing(&rt, "blank", &shape);
+        let damaged = ours.backing.cut_copy(&rt);
+        damaged.power_on().await.unwrap();
+        for slot in [0, 8] {
+            let device = damaged.device();
+            let mut bytes = vec![0; BLOCK as usize];
+            device.read(Block(BLOCKS + slot), DataMut::Bytes(&mut bytes)).await.unwrap();
+            bytes[40] ^= 1;
+            let written = Data::Bytes(&bytes);
+            device.write(Block(BLOCKS + slot), written, Durability::Fua).await.unwrap();
+        }
+        let refused: [(Boxes, fn(&VolumeError) -> bool); 5] = [
+            (with(&theirs.backing), |e| matches!(e, VolumeError::OtherLog { .. })),
+            (with(&old.backing), |e| matches!(e, VolumeError::OlderBacking { .. })),
+            (with(&blank), |e| matches!(e, VolumeError::NoLabel { .. })),
+            (with(&damaged), |e| matches!(e, VolumeError::LabelDamaged(_))),
+            (Boxes { backing: ours.backing.clone(), ..old.clone() }, |e| {
+                matches!(e, VolumeError::OlderLog { .. })
+            }),
+        ];
+        for (boxes, is_it) in refused {
+            for said in looked_at(&rt, &boxes).await {
+                assert!(said.as_ref().is_err_and(is_it), "{said:?}");
+            }
+            let why = refusal(&boxes.volume(&rt, &shape)).await;
+            assert!(is_it(&why), "{why}");
+        }
+    });
+}
+
+/// Once `force` wrote over the label of a newer program.
+#[test]
+fn the_label_of_a_newer_version_is_not_written_over() {
+    with(7, |rt| async move {
+        let shape = Shape::volatile(1);
+        let boxes = fresh(&rt, &shape).await;
+        let device = boxes.backing.device();
+        let mut label = vec![0; BLOCK as usize];
+        device.read(Block(BLOCKS), DataMut::Bytes(&mut label)).await.unwrap();
+        label[8] = 9;
+        label[12..16].fill(0);
+        let crc = crc32c::crc32c(&label);
+        label[12..16].copy_from_slice(&crc.to_le_bytes());
+        device.write(Block(BLOCKS), Data::Bytes(&label), Durability::Fua).await.unwrap();
+        let volume = boxes.volume(&rt, &shape);
+        let refused = volume.format(&CreateOptions { force: true, ..shape.create() }).await;
+        assert!(matches!(refused, Err(VolumeError::Newer { version: 9, .. })), "{refused:?}");
+    });
 }
 
 #[test]
