@@ -7,6 +7,7 @@ mod description;
 mod devices;
 mod disk;
 mod in_words;
+mod kind;
 mod member;
 mod missing;
 mod model;
@@ -19,7 +20,8 @@ pub use cache::{
 pub use codes::{log_code, open_code, volume_code};
 pub use description::{Description, ONE_COPY, Replaced, is_description};
 pub use devices::{Devices, Members, linked, no_device, not_there, open, open_each, runtime};
-pub use in_words::{in_words, in_words_of_replace};
+pub use in_words::{in_words, in_words_of_replace, put_another};
+pub use kind::no_description;
 pub use member::{Member, MemberLink};
 pub use missing::{Files, make, make_missing};
 pub use model::{CHUNK_KIB, absolute, array_of, model_of, other_size};

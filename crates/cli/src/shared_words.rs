@@ -1,8 +1,10 @@
 //! Commands that logs and caches share with drives speak of what they are called on.
 
+use crate::members::{is_description, no_description};
 use clap::builder::{PathBufValueParser, StyledStr, TypedValueParser};
 use clap::{Arg, Command};
-use std::path::PathBuf;
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
 
 /// Of a command: its name, its usage, what it does, and what is behind its options.
 pub type Words = (&'static str, &'static str, &'static str, &'static str);
@@ -26,11 +28,33 @@ const OF_BOXES: [&str; 8] =
 /// A volume writes to its devices when it starts.
 const OF_DRIVES: &str = "read_only";
 
-/// What a description is: no image is served, mounted or asked for below a group that has descriptions.
-fn described(path: PathBuf) -> Result<PathBuf, &'static str> {
-    match crate::members::is_description(&path) {
+/// A description: no image is served or mounted below a group that has descriptions.
+fn described(path: PathBuf) -> Result<PathBuf, String> {
+    match is_description(&path) {
         true => Ok(path),
-        false => Err("a description has a name that ends with .toml"),
+        false => Err(format!("{}a description has a name that ends with .toml", it_is(&path))),
+    }
+}
+
+/// A description, or a control socket.
+#[allow(clippy::disallowed_methods, reason = "the edge: the file that the user names")]
+fn asked(path: PathBuf) -> Result<PathBuf, String> {
+    let is_socket = |path: &PathBuf| path.metadata().is_ok_and(|is| is.file_type().is_socket());
+    match is_description(&path) || is_socket(&path) {
+        true => Ok(path),
+        false => Err(format!(
+            "{}name the description of what is served, NAME.toml, or its control socket",
+            it_is(&path)
+        )),
+    }
+}
+
+/// What is at this path, as far as it is known.
+fn it_is(path: &Path) -> String {
+    match no_description(path) {
+        Some(what) => format!("it is {what}; "),
+        None if !path.exists() => "there is no such file; ".to_string(),
+        None => String::new(),
     }
 }
 
@@ -64,9 +88,10 @@ impl Group {
         let of = of.mut_args(|argument| self.help_in_words(argument));
         if !["serve", "mount"].contains(&verb) {
             let of = of.mut_arg("drive", |drive| {
-                drive.value_name(self.served).help(format!(
-                    "The description of a {group} that is served, or its control socket"
-                ))
+                let help =
+                    format!("The description of a {group} that is served, or its control socket");
+                let parser = PathBufValueParser::new().try_map(asked);
+                drive.value_name(self.served).help(help).value_parser(parser)
             });
             return if verb == "restore" { self.salvage_in_words(of) } else { of };
         }

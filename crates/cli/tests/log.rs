@@ -29,6 +29,10 @@ fn a_served_log_volume_keeps_what_it_acknowledged() {
     assert!(said.starts_with("log         log-volume of "), "{said}");
     let top = log("top", &[&at, Path::new("--once")], 0).0;
     assert!(top.contains(" of 64.00 MiB used"), "{top}");
+    let stats = log("stats", &[&at], 0).0;
+    assert!(stats.contains("slow writes none was written again"), "{stats}");
+    let padding = stats.lines().find(|line| line.starts_with("padding ")).expect("a line");
+    assert!(padding.ends_with(" written to the devices, in blocks that were not full"), "{stats}");
     log("cut", &[&at], 0);
     log("restore", &[&at], 0);
     assert_eq!(Nbd::connect(&socket).expect("a server").read(1).expect("read"), block);
@@ -217,6 +221,18 @@ fn a_benchmark_says_the_same_of_models_each_time_and_leaves_no_file() {
     let runs = benched(&models);
     assert_eq!(runs, benched(&models));
     let number = |run: &serde_json::Value, key: &str| run[key].as_f64().expect("a number");
+    for run in &runs {
+        assert!(number(run, "hedges_won") <= number(run, "hedges"), "{run}");
+        // Records of 128 bytes are far from filling blocks.
+        assert!(number(run, "padding_bytes") > number(run, "array_bytes") / 10.0, "{run}");
+        assert!(number(run, "padding_bytes") < number(run, "array_bytes"), "{run}");
+    }
+    let mut command = tantalum(&["log", "bench", "--threads", "1"]);
+    let (table, _) = ends(&command.args(models).output().expect("it starts"), 0);
+    assert!(
+        table.contains("| hedges ") && table.contains("| padding |") && table.contains(" % "),
+        "{table}"
+    );
     let rate = |run| number(run, "commits_per_second");
     assert!(rate(&runs[1]) > rate(&runs[0]), "three threads share groups: {runs:?}");
     let scratch = tantalum_testing::Scratch::new();

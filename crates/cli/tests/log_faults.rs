@@ -242,3 +242,82 @@ fn the_size_that_is_said_to_be_needed_will_do() {
         sized(needed, 0);
     }
 }
+
+/// Once the first of them said "stream did not contain valid UTF-8", and others what the system said of
+/// files that the command wanted to make.
+#[test]
+fn what_is_no_description_preset_or_folder_is_told_with_what_it_is() {
+    let (a, at) = (device("kind.a", 16), file("kind.toml", ""));
+    let [dev, force, latencies] = ["--device", "--force", "--latencies"].map(Path::new);
+    log("create", &[&at, dev, &a, force], 0);
+    let (blank, folder) = (device("kind.blank", 4), a.parent().expect("a folder"));
+    let image = at.with_file_name("kind.image");
+    let words = ["drive", "create", "--design", "volatile", "--capacity", "64MiB", "--force"];
+    ends(&tantalum(&words).arg(&image).output().expect("it starts"), 0);
+    for (path, what) in [
+        (&*a, "a device of a flash log"),
+        (&*blank, "a file of 4.00 MiB, and no text"),
+        (&*image, "the image of a drive"),
+        (folder, "a folder"),
+    ] {
+        for (verbs, is) in [
+            (["check", "inspect", "recover"], format!("{} is {what}: ", path.display())),
+            (["status", "stats", "cut"], format!("it is {what}; ")),
+        ] {
+            for verb in verbs {
+                let said = log(verb, &[path], 2).1;
+                assert!(said.contains(&is) && said.contains("NAME.toml"), "{verb}: {said}");
+            }
+        }
+        let said = log("serve", &[path], 2).1;
+        assert!(said.contains(&format!("it is {what}; ")), "{said}");
+        let mut command = tantalum(&["cache", "check"]);
+        let said = ends(&command.arg(path).output().expect("it starts"), 2).1;
+        assert!(said.contains(what) && said.contains("`tantalum cache create`"), "{said}");
+    }
+    let said = log("status", &[&at.with_file_name("kind.gone")], 2).1;
+    assert!(said.contains("there is no such file; name the description"), "{said}");
+    let gone = at.with_file_name("kind.gone");
+    let one_line = |said: &str, told: &str| {
+        assert!(said.contains(told) && said.lines().count() == 1, "{said}");
+        assert!(said.contains("kind.gone"), "{said}");
+    };
+    let said = log("create", &[&at, dev, &a, force, latencies, &gone], 2).1;
+    one_line(&said, "name a preset, which `tantalum log calibrate -o FILE` writes");
+    let said = log("create", &[&at, dev, &gone, force], 2).1;
+    one_line(&said, "or give the size of a new file with --size");
+    let said = log("create", &[&at, dev, &a, force, Path::new("--backing"), &gone], 2).1;
+    one_line(&said, "or give the size of a new file with --backing-size");
+    one_line(&log("bench", &[&gone], 2).1, "is not there: name the folder of a disk to measure");
+    let said = log("bench", &[&a], 2).1;
+    assert!(said.contains("kind.a is no folder: name the folder"), "{said}");
+    log("check", &[&at], 0);
+}
+
+/// Once `--force` wrote over what a newer program had made, and nothing said how a sparse file gets
+/// its room.
+#[test]
+fn what_is_not_for_a_log_is_refused_with_what_to_do() {
+    let (a, b, at) = (device("not.a", 16), device("not.b", 16), file("not.toml", ""));
+    let [dev, force, backing] = ["--device", "--force", "--backing"].map(Path::new);
+    log("create", &[&at, dev, &a, force], 0);
+    let text = std::fs::read_to_string(&at).expect("text");
+    let said = log("create", &[&at, dev, &b], 2).1;
+    assert!(said.contains("already: --force overwrites it") && said.lines().count() == 1, "{said}");
+    let mut bytes = std::fs::read(&a).expect("read");
+    for copy in [0, 16384] {
+        bytes[copy + 8] = 9;
+    }
+    std::fs::write(&a, &bytes).expect("written");
+    let said = log("create", &[&at, dev, &a, force], 2).1;
+    assert!(said.contains("not.a holds a log of version 9") && said.lines().count() == 1, "{said}");
+    assert!(std::fs::read(&a).expect("read") == bytes, "nothing is changed");
+    let sparse = file("not.sparse", "");
+    let made = std::fs::File::create(&sparse).and_then(|file| file.set_len(32 << 20));
+    made.expect("a sparse file");
+    let said = log("create", &[&at, dev, &b, backing, &sparse, force], 2).1;
+    let told =
+        format!("give a file all of its room (`fallocate -l 33554432 {}`)", sparse.display());
+    assert!(said.contains(&told) && said.lines().count() == 1, "{said}");
+    assert!(std::fs::read_to_string(&at).expect("text") == text, "nothing is changed");
+}

@@ -147,9 +147,11 @@ fn try_create(arguments: &CreateArguments) -> Result<Report, Failed> {
     description.check().map_err(usage)?;
     let text = description.text().map_err(usage)?;
     let sink = out::Sink::open(path).map_err(usage)?;
-    let sizes =
-        [(&description.flash, arguments.flash_size), (&description.slow, arguments.slow_size)];
-    let mut made = make_missing(sizes.into_iter())?;
+    let files = [
+        (&description.flash, arguments.flash_size, "--flash-size"),
+        (&description.slow, arguments.slow_size, "--slow-size"),
+    ];
+    let mut made = make_missing(files.into_iter())?;
     let mut runtime = runtime().map_err(usage)?;
     let rt = runtime.handle();
     let devices = CacheDevices::open(&rt, &description, Opening::default()).map_err(usage)?;

@@ -15,7 +15,8 @@ Examples:
   tantalum cache serve c.toml --tcp 10809
 
 When the volume is ready, a line for each address prints its URI (U):
-  nbdcopy file U                       copy a file to it
+  nbdcopy file U                       copy a file of whole blocks of 4096 bytes to it
+                                       (`truncate -s %4096 file` fills the last one)
   nbd-client -unix c.sock -N drive /dev/nbd0   as a disk of the kernel
 
 From another terminal:

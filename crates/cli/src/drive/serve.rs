@@ -37,8 +37,9 @@ Examples:
 When the drive is ready, a line for each address prints its URI, for instance
 \"nbd+unix:///drive?socket=/srv/drive.sock\". Clients use this URI (U):
   nbdinfo U                                            what there is
-  nbdcopy disk.img U                                   copy a file to it
-  nbdcopy U disk.img                                   and back
+  nbdcopy disk.raw U                                   copy a file of whole blocks to it
+                                       (`truncate -s %4096 disk.raw` fills the last one)
+  nbdcopy U disk.raw                                   and back
   qemu-img convert -n -O raw disk.qcow2 U              an image of qemu's
   fio --name=x --ioengine=nbd --uri=U --rw=randwrite --bs=4k --iodepth=32 --size=1g
   nbd-client -unix drive.sock -N drive /dev/nbd0  as a disk of the kernel

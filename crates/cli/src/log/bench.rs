@@ -32,7 +32,9 @@ Examples:
 Each thread commits one record after the other: each is durable before the next. On
 files the numbers are those of this machine now: compare them as ratios, and only
 within one run. On models they are the same each time. `tantalum designs` lists the
-models.
+models. Hedges are slow writes that were written again on another device, and how many
+of these ended first. Padding is what blocks that were not full cost, of all that was
+written to the devices.
 Exit codes: 0; 1, the log failed; 2, a file cannot be made, or there is no such model.")]
 pub struct BenchArguments {
     /// Folders: each gets a file of the log, which is gone afterwards
@@ -79,6 +81,14 @@ struct Run {
     records_per_group: f64,
     /// Slow writes that were written again on another device.
     hedges: u64,
+    /// Of these, how many ended first.
+    hedges_won: u64,
+    /// Bytes written to the devices, without an archive.
+    array_bytes: u64,
+    /// Of these, the parts of blocks that stay empty or are repeated.
+    padding_bytes: u64,
+    #[serde(skip)]
+    padding_percent: f64,
 }
 
 /// What a run gives.
@@ -120,13 +130,18 @@ fn run(threads: u32, (latencies, stats, took): Ran) -> Run {
         p999_ns: latencies.quantile(0.999).0,
         records_per_group: stats.records as f64 / stats.groups.max(1) as f64,
         hedges: stats.hedges,
+        hedges_won: stats.hedges_won,
+        array_bytes: stats.array_bytes,
+        padding_bytes: stats.padding_bytes,
+        padding_percent: stats.padding_percent(),
     }
 }
 
 fn table(runs: &[Run]) -> String {
     let mut table = Table::new();
     table.load_preset(comfy_table::presets::ASCII_MARKDOWN);
-    table.set_header(["threads", "commits/s", "p50", "p99", "p99.9", "records/group", "hedges"]);
+    let figures = ["threads", "commits/s", "p50", "p99", "p99.9", "records/group"];
+    table.set_header(figures.into_iter().chain(["hedges", "padding"]));
     let time = |ns: u64| Nanos(ns).to_string();
     for r in runs {
         table.add_row([
@@ -136,7 +151,11 @@ fn table(runs: &[Run]) -> String {
             time(r.p99_ns),
             time(r.p999_ns),
             format!("{:.1}", r.records_per_group),
-            r.hedges.to_string(),
+            match r.hedges {
+                0 => "0".to_string(),
+                n => format!("{n}, {} first", r.hedges_won),
+            },
+            format!("{:.0} %", r.padding_percent),
         ]);
     }
     table.to_string()
@@ -158,6 +177,11 @@ fn log_on_files(arguments: &BenchArguments) -> Result<BlockingLog, Failed> {
     options.file.keep_room = true;
     let mut files = Files(Vec::new());
     for (i, folder) in arguments.folders.iter().enumerate() {
+        if !folder.is_dir() {
+            let is = if folder.exists() { "is no folder" } else { "is not there" };
+            let name = folder.display();
+            return Err(usage(format!("{name} {is}: name the folder of a disk to measure")));
+        }
         let path = folder.join(format!("tantalum-bench-{}-{i}.log", std::process::id()));
         make(&path, arguments.mib << 20, &mut options)?;
         files.0.push(path);

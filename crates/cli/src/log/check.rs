@@ -2,12 +2,18 @@
 
 use super::inspect::superblock_damaged;
 use crate::counted::counted;
-use crate::members::{Description, Devices, in_words, no_device, not_there, open_code, runtime};
+use crate::members::{
+    Description, Devices, MemberLink, in_words, no_device, not_there, open_code, runtime,
+};
 use crate::out;
 use clap::Args;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
-use tantalum_log::{DeviceDescription, DeviceHealth, Log, Lsn, OneCopy, OpenError, OpenOptions};
+use tantalum_device::PowerCycle;
+use tantalum_log::{
+    BackingDescription, DeviceDescription, DeviceHealth, Log, LogDevice, Lsn, OneCopy, OpenError,
+    OpenOptions,
+};
 use tantalum_nand::Opening;
 
 /// Arguments of `tantalum log check`.
@@ -17,11 +23,12 @@ Examples:
   tantalum log check wal.toml
   tantalum log check wal.toml --json
 
-Reads the log from its checkpoint to its end, and with two copies each of them. Nothing
-is changed: the devices are opened for reading only.
+Reads the log from its checkpoint to its end, and with two copies each of them, and the
+label of the backing. Nothing is changed: the devices are opened for reading only.
 Exit codes: 0, all is well; 1, the log is damaged, with --salvage too, or one of two
 copies is, or a superblock, or a device cannot be read, or the backing or a preset is not
-there; 2, there is no such log, or it is in use, or a device is wrong.")]
+there, or the backing does not belong to the log as it is; 2, there is no such log, or it
+is in use, or a device is wrong.")]
 pub struct CheckArguments {
     /// The description of the log
     description: PathBuf,
@@ -132,6 +139,15 @@ pub fn check(arguments: &CheckArguments) -> u8 {
     }
 }
 
+/// Why the volume over the backing would be refused.
+async fn label_fault(backing: &LogDevice<MemberLink>, log: &Log<MemberLink>) -> Option<String> {
+    let checked = match BackingDescription::read(backing).await {
+        Ok(found) => found.check(log),
+        Err(e) => Err(e),
+    };
+    checked.err().map(in_words)
+}
+
 fn examine(path: &Path, salvage: bool) -> Result<Report, (String, u8)> {
     let usage = |why| (why, out::USAGE);
     let (mut description, preset) = Description::to_look_at(path).map_err(usage)?;
@@ -143,6 +159,7 @@ fn examine(path: &Path, salvage: bool) -> Result<Report, (String, u8)> {
         faults.push(format!("the backing {}", not_there(&backing.display().to_string(), why)));
         description.backing = None;
     }
+    let backing_name = description.backing.as_ref().map(|path| path.display().to_string());
     let mut runtime = runtime().map_err(|why| (why, out::FAILED))?;
     let (rt, path) = (runtime.handle(), path.to_path_buf());
     let read = async move {
@@ -154,8 +171,7 @@ fn examine(path: &Path, salvage: bool) -> Result<Report, (String, u8)> {
             async move {
                 let devices = devices?;
                 devices.members().power_on().await.map_err(|e| (e, out::FAILED))?;
-                let devices = devices.of_log();
-                Ok(Log::open(&rt, devices.clone(), options).await.map(|log| (log, devices)))
+                Ok(Log::open(&rt, devices.of_log(), options).await.map(|log| (log, devices)))
             }
         };
         let (opened, damage) = match open(false).await? {
@@ -172,7 +188,7 @@ fn examine(path: &Path, salvage: bool) -> Result<Report, (String, u8)> {
         let parts = log.one_copy().await.map_err(failed)?;
         let present = log.stats().devices.into_iter().filter(|d| d.health != DeviceHealth::Failed);
         let takes_part: Vec<usize> = present.map(|device| device.index).collect();
-        for device in &devices {
+        for device in &devices.of_log() {
             let found = DeviceDescription::read(device).await;
             // What a lost device holds does not count.
             let counts = |found: &DeviceDescription| takes_part.contains(&found.index);
@@ -186,6 +202,10 @@ fn examine(path: &Path, salvage: bool) -> Result<Report, (String, u8)> {
                  them from copies of one moment (unless each was replaced while the log was empty)",
                 log.first()
             ));
+        }
+        if let (Some(backing), Some(name)) = (&devices.backing, &backing_name) {
+            let fault = label_fault(&LogDevice::new(name.clone(), backing.device()), &log).await;
+            faults.extend(fault);
         }
         let log_name = path.display().to_string();
         Ok(Report {

@@ -123,12 +123,20 @@ fn try_create(arguments: &CreateArguments) -> Result<Report, (String, u8)> {
         tables: Vec::new(),
     };
     description.check().map_err(usage)?;
+    if let Some(gone) = arguments.latencies.iter().find(|path| !path.exists()) {
+        return Err(usage(format!(
+            "--latencies: there is no {}: name a preset, which `tantalum log calibrate -o FILE` \
+             writes",
+            gone.display()
+        )));
+    }
     description.read_tables().map_err(usage)?;
     let text = description.text().map_err(usage)?;
     let sink = out::Sink::open(path).map_err(usage)?;
     let of_log = description.devices.iter().chain(&description.archive);
-    let of_log = of_log.map(|path| (path, arguments.size));
-    let backing = description.backing.iter().map(|path| (path, arguments.backing_size));
+    let of_log = of_log.map(|path| (path, arguments.size, "--size"));
+    let of_backing = |path| (path, arguments.backing_size, "--backing-size");
+    let backing = description.backing.iter().map(of_backing);
     let mut made = make_missing(of_log.chain(backing))?;
     let failed = |why| (why, out::FAILED);
     let modelled = description.is_modelled();

@@ -1,14 +1,19 @@
 //! `tantalum log inspect`.
 
+mod seen;
+
+pub use seen::superblock_damaged;
+
 use crate::counted::counted;
-use crate::members::{Description, Member, in_words, open_each, runtime};
+use crate::members::{Description, open_each, runtime};
 use crate::out;
 use clap::Args;
+use seen::Seen;
 use serde::Serialize;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
-use tantalum_device::{BlockDevice, PowerCycle, bytes_in_words};
-use tantalum_log::{DeviceDescription, LogDevice, OpenError, Role};
+use tantalum_device::bytes_in_words;
+use tantalum_log::{DeviceDescription, LabelDescription, Lsn, Role};
 
 /// Arguments of `tantalum log inspect`.
 #[derive(Args)]
@@ -18,8 +23,10 @@ Examples:
   tantalum log inspect wal.toml --json
 
 Nothing is changed.
-Exit codes: 0; 1, a device, the backing or a preset is not there or damaged, or a device
-fails; 2, there is no such log, or it is in use.")]
+Exit codes: 0, all that is named belongs to one log; 1, a device, the backing or a preset
+is not there or damaged, a device is lost or fails, the backing or a device is of another
+log or an older copy, or the description lacks a device; 2, there is no such log, or it
+is in use.")]
 pub struct InspectArguments {
     /// The description of the log
     description: PathBuf,
@@ -36,6 +43,38 @@ struct Device {
     failure: Option<String>,
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     is: Option<Is>,
+    /// Of the backing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    label: Option<Label>,
+}
+
+impl Device {
+    /// Of which no more is known.
+    fn new(name: String, failure: Option<String>) -> Device {
+        Device { name, failure, is: None, label: None }
+    }
+}
+
+/// What the label of a backing says.
+#[derive(Serialize)]
+struct Label {
+    /// The log to which it belongs.
+    log: String,
+    generation: u64,
+    /// The backing has everything before this LSN.
+    destaged: u64,
+    volume_bytes: u64,
+}
+
+impl From<LabelDescription> for Label {
+    fn from(of: LabelDescription) -> Label {
+        Label {
+            log: of.log.to_string(),
+            generation: of.generation,
+            destaged: of.destaged.0,
+            volume_bytes: of.bytes,
+        }
+    }
 }
 
 #[derive(Serialize)]
@@ -54,6 +93,7 @@ struct Is {
     checkpoint: Option<u64>,
     checkpoint_number: Option<u64>,
     lost: Vec<usize>,
+    left: Vec<usize>,
 }
 
 /// Runs the command; returns the exit code.
@@ -84,62 +124,35 @@ fn look(path: &Path) -> Result<Vec<Device>, (String, u8)> {
     let mut runtime = runtime().map_err(failed)?;
     let rt = runtime.handle();
     let of_log = description.devices.iter().chain(&description.archive);
-    let opened = open_each(&rt, of_log.chain(&description.backing)).map_err(usage)?;
+    let mut opened = open_each(&rt, of_log.chain(&description.backing)).map_err(usage)?;
+    let backing = description.backing.as_ref().and_then(|_| opened.pop());
     let preset = preset.map(|why| {
         let name = description.latencies.iter().map(|path| path.display().to_string());
-        Device { name: name.collect::<Vec<_>>().join(", "), failure: Some(why), is: None }
+        Device::new(name.collect::<Vec<_>>().join(", "), Some(why))
     });
-    let count = description.devices.len() + description.archive.iter().count();
+    let path = path.to_path_buf();
     let all = async move {
-        let mut all = Vec::new();
-        for (place, (name, member)) in opened.into_iter().enumerate() {
-            let is_backing = place >= count;
-            match member {
-                Ok(_) if is_backing => {}
-                Ok(member) => all.push(described(name, &member).await),
-                Err(why) => {
-                    let why = if is_backing { format!("the backing {why}") } else { why };
-                    all.push(Device { name, failure: Some(why), is: None });
-                }
-            }
+        let mut seen = Vec::new();
+        for (name, member) in opened {
+            seen.push(Seen::of(name, member).await);
         }
-        all.extend(preset);
-        all
+        let log = seen::together(&seen);
+        let mut others = Vec::new();
+        if let Some(log) = &log {
+            others.extend(seen::judge(&path, &mut seen, log));
+        }
+        if let Some((name, member)) = backing {
+            let (label, failure) = seen::backing(&name, member, &seen, log.as_ref()).await;
+            others.push(Device { label: label.map(Label::from), ..Device::new(name, failure) });
+        }
+        others.extend(preset);
+        let described = |seen: Seen| {
+            let is = seen.found.map(is);
+            Device { is, ..Device::new(seen.name, seen.failure) }
+        };
+        seen.into_iter().map(described).chain(others).collect()
     };
     runtime.block_on(all).map_err(|e| failed(format!("the devices do not answer: {e}")))
-}
-
-/// What a device says of itself, and what is wrong with it.
-async fn described(name: String, member: &Member) -> Device {
-    if let Err(e) = member.power_on().await {
-        return Device { failure: Some(format!("{name}: {e}: see to the device")), name, is: None };
-    }
-    let device = LogDevice::new(name.clone(), member.device());
-    let has = device.device.caps().bytes();
-    match DeviceDescription::read(&device).await {
-        Err(e) => Device { name, failure: Some(in_words(e)), is: None },
-        Ok(found) => Device { failure: fault(&name, has, &found), name, is: Some(is(found)) },
-    }
-}
-
-/// What is wrong with a device that has `has` bytes.
-fn fault(name: &str, has: u64, found: &DeviceDescription) -> Option<String> {
-    if has < found.bytes {
-        let bytes = found.bytes;
-        return Some(format!("{name} has {has} bytes, and had {bytes}: give it its old size"));
-    }
-    if found.state.is_none() {
-        return Some(in_words(OpenError::State(name.to_string())));
-    }
-    found.damaged.map(|at| superblock_damaged(name, at))
-}
-
-/// What to say of a copy of a superblock that is damaged.
-pub fn superblock_damaged(name: &str, at: u64) -> String {
-    format!(
-        "{name} has one whole superblock of two, that at byte {at} is damaged: `tantalum log \
-         recover` writes it again"
-    )
 }
 
 fn is(found: DeviceDescription) -> Is {
@@ -158,15 +171,25 @@ fn is(found: DeviceDescription) -> Is {
         epoch: state.as_ref().map(|s| s.epoch),
         checkpoint: state.as_ref().map(|s| s.checkpoint.0),
         checkpoint_number: state.as_ref().map(|s| s.number),
-        lost: state.map_or(Vec::new(), |s| s.lost),
+        lost: state.as_ref().map_or(Vec::new(), |s| s.lost.clone()),
+        left: state.map_or(Vec::new(), |s| s.left),
     }
 }
 
 fn text(devices: &[Device]) -> String {
     let mut t = String::new();
-    for Device { name, failure, is } in devices {
+    for Device { name, failure, is, label } in devices {
         if let Some(failure) = failure {
             let _ = writeln!(t, "fault: {failure}");
+        }
+        if let Some(label) = label {
+            let (size, destaged) = (bytes_in_words(label.volume_bytes), Lsn(label.destaged));
+            let _ = writeln!(
+                t,
+                "{name}: the backing of log {}, a volume of {size}\n  generation {}, has all \
+                 before {destaged}",
+                label.log, label.generation
+            );
         }
         let Some(d) = is else { continue };
         let role = if d.archive { "archive" } else { "array" };
@@ -182,8 +205,9 @@ fn text(devices: &[Device]) -> String {
             (Some(generation), Some(epoch), Some(checkpoint), Some(number)) => writeln!(
                 t,
                 "  generation {generation}, epoch {epoch}, checkpoint {checkpoint} (number \
-                 {number}){}",
-                lost(&d.lost)
+                 {number}){}{}",
+                listed("lost", &d.lost),
+                listed("does not answer", &d.left)
             ),
             _ => writeln!(t, "  no state that is whole"),
         };
@@ -191,7 +215,8 @@ fn text(devices: &[Device]) -> String {
     t
 }
 
-fn lost(lost: &[usize]) -> String {
-    let all: Vec<String> = lost.iter().map(ToString::to_string).collect();
-    if all.is_empty() { String::new() } else { format!(", lost: device {}", all.join(", ")) }
+/// Devices that take no part, and why.
+fn listed(why: &str, devices: &[usize]) -> String {
+    let all: Vec<String> = devices.iter().map(ToString::to_string).collect();
+    if all.is_empty() { String::new() } else { format!(", {why}: device {}", all.join(", ")) }
 }

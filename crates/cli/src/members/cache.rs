@@ -144,8 +144,8 @@ impl CacheDescription {
     /// # Errors
     /// What is wrong with it, in a line.
     pub fn read(path: &Path) -> Result<CacheDescription, String> {
-        let make = format!("`tantalum cache create {} --flash PATH --slow PATH`", path.display());
-        let mut description: CacheDescription = read_text(path, &make)?;
+        let arguments = "--flash PATH --slow PATH";
+        let mut description: CacheDescription = read_text(path, "cache", arguments)?;
         for member in [&mut description.flash, &mut description.slow] {
             *member = usable_below(path, member);
         }

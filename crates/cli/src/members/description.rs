@@ -17,6 +17,7 @@
 //!    array, or one for each.
 
 use super::devices::name_of;
+use super::kind::no_description;
 use super::model::{absolute, change_path, is_model, read_preset};
 use serde::de::{self, DeserializeOwned, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
@@ -107,15 +108,27 @@ pub fn is_description(path: &Path) -> bool {
     path.extension().is_some_and(|e| e == "toml")
 }
 
-/// Reads a description; `make` is the command that makes one.
+/// Reads a description of the commands of this group, `log` or `cache`; `create` with these
+/// arguments makes one.
 ///
 /// # Errors
 /// What is wrong with it, in a line.
 #[allow(clippy::disallowed_methods, reason = "the edge: the file that the user names")]
-pub fn read_text<T: DeserializeOwned>(path: &Path, make: &str) -> Result<T, String> {
+pub fn read_text<T: DeserializeOwned>(
+    path: &Path,
+    group: &str,
+    arguments: &str,
+) -> Result<T, String> {
     let name = path.display();
-    let text = std::fs::read_to_string(path)
-        .map_err(|e| format!("cannot read {name}: {e}: {make} makes it"))?;
+    if let Some(what) = no_description(path) {
+        return Err(format!(
+            "{name} is {what}: name the description of the {group}, a file NAME.toml, which \
+             `tantalum {group} create` writes"
+        ));
+    }
+    let text = std::fs::read_to_string(path).map_err(|e| {
+        format!("cannot read {name}: {e}: `tantalum {group} create {name} {arguments}` makes it")
+    })?;
     parse::read(&text).map_err(|e| match e.line {
         Some(line) => format!("{name}:{line}: {}", e.what),
         None => format!("{name}: {}", e.what),
@@ -152,8 +165,7 @@ impl Description {
 
     fn without_tables(path: &Path) -> Result<Description, String> {
         let name = path.display();
-        let make = format!("`tantalum log create {name} --device PATH`");
-        let mut description: Description = read_text(path, &make)?;
+        let mut description: Description = read_text(path, "log", "--device PATH")?;
         let Description { devices, archive, backing, latencies, .. } = &mut description;
         for member in devices.iter_mut().chain(archive).chain(backing).chain(latencies) {
             *member = usable_below(path, member);

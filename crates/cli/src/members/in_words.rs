@@ -31,6 +31,14 @@ pub fn in_words(error: impl Display) -> String {
     WORDS.iter().fold(text, |text, (of_library, of_command)| text.replace(of_library, of_command))
 }
 
+/// How another device gets the place of one that is lost to the log of this description.
+pub fn put_another(description: impl Display, lost: impl Display) -> String {
+    format!(
+        "`tantalum log replace {description} --lost {lost} --with PATH` puts another device in its \
+         place"
+    )
+}
+
 /// The same, and what it means for the replacement of a device.
 const WORDS_OF_REPLACE: [(&str, &str); 2] = [
     ("create it with --force to destroy that", "--force destroys that"),

@@ -49,21 +49,32 @@ fn lacks_room(why: &BlockingError) -> bool {
     }
 }
 
-/// Makes those files that are not there, if it is said how large. Dropped, it removes them.
+/// Makes those files that are not there, if it is said how large, by the option of that name. Dropped,
+/// it removes them.
 ///
 /// # Errors
-/// As [`make`]: then nothing is left of any.
+/// As [`make`], and that it is not said how large a file is to be: then nothing is left of any.
 pub fn make_missing<'a>(
-    files: impl Iterator<Item = (&'a PathBuf, Option<u64>)>,
+    files: impl Iterator<Item = (&'a PathBuf, Option<u64>, &'static str)>,
 ) -> Result<Files, (String, u8)> {
     let mut made = Files(Vec::new());
-    for (path, size) in files {
+    for (path, size, option) in files {
         // (A link that leads nowhere is there, and stays.)
         let is_missing = || {
             let found = path.symlink_metadata();
             found.is_err_and(|e| e.kind() == std::io::ErrorKind::NotFound)
         };
-        let Some(size) = size.filter(|_| !is_model(path) && is_missing()) else { continue };
+        if is_model(path) || !is_missing() {
+            continue;
+        }
+        let Some(size) = size else {
+            let name = path.display();
+            let why = format!(
+                "{name} is not there: name a file or block device that is there, or give the size of \
+                 a new file with {option}"
+            );
+            return Err((why, out::USAGE));
+        };
         // If there is no room, what was begun is removed as well.
         made.0.push(path.clone());
         let mut options = BlockingOptions::default();

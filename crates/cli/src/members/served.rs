@@ -6,7 +6,7 @@
 
 use super::description::{ONE_COPY, Replaced};
 use super::devices::{Members, name_of, open_another};
-use super::{Description, Member, absolute, in_words_of_replace};
+use super::{Description, Member, absolute, in_words_of_replace, put_another};
 use crate::out;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -81,10 +81,7 @@ impl ServedLog {
         let what = format!("{at}: device {index} ({name}) is lost");
         match self.description.borrow().copies < 2 {
             true => format!("{what}, and takes nothing before the log starts again: see to it"),
-            false => format!(
-                "{what}, and records have fewer copies: `tantalum log replace {at} --lost {name} \
-                 --with PATH` puts another device in its place"
-            ),
+            false => format!("{what}, and records have fewer copies: {}", put_another(at, name)),
         }
     }
 

@@ -122,10 +122,11 @@ impl Numbers {
             let step = Step::Every(1);
             return Numbers { least: 0, most: 0, is_open: false, step, and_zero: false };
         };
-        // (8192 is a multiple of 4096, and a power of two.)
-        let doubles = |s: i64| s > 1 && !accepts(at + 2 * s) && accepts(at * 4);
+        // (8192 is a multiple of 4096, and a power of two; so is 1024 one of 512.)
+        let goes_on = |s: i64| accepts(at + 2 * s) && accepts(at + 3 * s);
+        let doubles = |s: i64| s > 1 && !goes_on(s) && accepts(at * 4);
         let is_step = |s: &i64| (accepts(at + s) || accepts(at - s)) && !doubles(*s);
-        let every = [1, 4, 4096].into_iter().find(is_step);
+        let every = [1, 4, 512, 4096].into_iter().find(is_step);
         let (least, most, step) = match every {
             Some(step) => {
                 let down = furthest(|n| accepts(at - n * step), at / step);
