@@ -1,6 +1,6 @@
 //! What a driver and a policy say to each other. The module's head has what all policies hold.
 
-use super::page::{Lsn, PageId};
+use super::page::{Lsn, PageId, Version};
 use super::work::Work;
 
 /// When dirty pages reach the slow store.
@@ -116,6 +116,13 @@ pub trait Policy {
 
     /// Writes every dirty version to the slow store: afterwards none is dirty.
     fn clean(&mut self, work: &mut Work);
+
+    /// An [`Op::SlowWrite`](super::Op::SlowWrite) of this version from a frame has ended: the slow
+    /// store has the version for good. A driver tells so after each such operation
+    /// ([`Work::copied`]), in any order, and not before the event that asked for it has returned.
+    /// It is a hint of what can be replaced without a wait: whether or not it is told, the rules of
+    /// the module hold. Most policies make no use of it.
+    fn cleaned(&mut self, _: Version) {}
 
     /// What is on flash now.
     fn occupancy(&self) -> Occupancy;

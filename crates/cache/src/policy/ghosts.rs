@@ -86,7 +86,7 @@ impl Ghosts {
                 None if admitted => cache.fetched(access, lsn, &mut self.work),
                 None => {}
             }
-            self.work.clear();
+            end(&mut self.work, cache.as_mut());
         }
     }
 
@@ -100,7 +100,7 @@ impl Ghosts {
         }
         for cache in &mut self.caches {
             cache.evict(exit, &mut NoPull, &mut self.work);
-            self.work.clear();
+            end(&mut self.work, cache.as_mut());
         }
     }
 
@@ -109,7 +109,7 @@ impl Ghosts {
         if self.is_sampled(page) {
             for cache in &mut self.caches {
                 cache.forget(page, &mut self.work);
-                self.work.clear();
+                end(&mut self.work, cache.as_mut());
             }
         }
     }
@@ -124,6 +124,12 @@ impl Ghosts {
     pub fn restart(&mut self) {
         (self.hits, self.fetches) = ([0; 2], 0);
     }
+}
+
+/// Ends all work: a ghost has no devices.
+fn end(work: &mut Work, cache: &mut dyn Policy) {
+    work.copied().for_each(|version| cache.cleaned(version));
+    work.clear();
 }
 
 /// The finalizer of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014): a bijection that mixes well.

@@ -7,7 +7,7 @@
 //!    that is as new.
 
 use super::contract::{Access, Exit, Hit, Occupancy, Policy, Pull};
-use super::page::{Lsn, PageId};
+use super::page::{Lsn, PageId, Version};
 use super::runs::Runs;
 use super::work::Work;
 
@@ -72,6 +72,10 @@ impl Policy for Guarded {
 
     fn clean(&mut self, work: &mut Work) {
         self.policy.clean(work);
+    }
+
+    fn cleaned(&mut self, version: Version) {
+        self.policy.cleaned(version);
     }
 
     fn occupancy(&self) -> Occupancy {

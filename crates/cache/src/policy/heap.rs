@@ -43,17 +43,18 @@ impl<K: Ord + Copy> Heap<K> {
         }
     }
 
-    /// Takes a number out, if it is in the heap.
-    pub fn remove(&mut self, n: u32) {
+    /// Takes a number out. Whether it was in the heap.
+    pub fn remove(&mut self, n: u32) -> bool {
         let at = std::mem::replace(&mut self.places[n as usize], NONE);
         if at == NONE {
-            return;
+            return false;
         }
         let at = at as usize;
         self.heap.swap_remove(at);
         if at < self.heap.len() {
             self.settle(at);
         }
+        true
     }
 
     /// Moves the entry at a place to where its key belongs.
@@ -98,10 +99,7 @@ mod tests {
             let (mut heap, mut model) = (Heap::new(20), BTreeMap::new());
             for (n, what, key) in steps {
                 match what {
-                    0 => {
-                        heap.remove(n);
-                        model.remove(&n);
-                    }
+                    0 => prop_assert_eq!(heap.remove(n), model.remove(&n).is_some()),
                     1 => {
                         heap.change(n, key);
                         model.entry(n).and_modify(|k| *k = key);

@@ -2,10 +2,14 @@
 //! using SSDs", SIGMOD 2011), as FaCE (VLDB Journal 2016) compares itself with it.
 //!
 //! 1. Pages enter on exit, clean and dirty, into one frame each, which later versions overwrite in
-//!    place. The victim is chosen by LRU-2; a dirty victim goes to the slow store first.
+//!    place.
 //! 2. When more than the threshold of all frames are dirty, the cleaner writes the coldest dirty
-//!    pages to the slow store until a hundredth of the frames less are dirty.
-//! 3. Changes of the directory go into the database's log: no metadata is written to flash.
+//!    pages to the slow store until a hundredth of the frames less are dirty. A frame is clean when
+//!    the slow store has its version for good, and not before.
+//! 3. The victim is the coldest clean page. Only if there is none, it is the page whose cleaning
+//!    began first, and then the coldest dirty page, which goes to the slow store first.
+//! 4. A slot is dirty here exactly if [`Slots`] has it as dirty.
+//! 5. Changes of the directory go into the database's log: no metadata is written to flash.
 
 use super::contract::{Access, Exit, Hit, Mode, Occupancy, Policy, Pull};
 use super::lru2::Lru2;
@@ -35,16 +39,11 @@ impl LazyCleaning {
         }
     }
 
-    fn clean_slot(&mut self, slot: u32, work: &mut Work) {
-        self.slots.clean(slot, work);
-        self.order.mark(slot, false);
-    }
-
     fn make_room(&mut self, work: &mut Work) {
         if self.slots.is_full()
-            && let Some(slot) = self.order.coldest()
+            && let Some(slot) = self.order.victim()
         {
-            self.clean_slot(slot, work);
+            self.slots.clean(slot, work);
             self.order.left(slot, self.slots.get(slot).version.page);
             self.slots.free(slot);
         }
@@ -55,9 +54,9 @@ impl LazyCleaning {
             return;
         }
         while self.slots.dirty() > self.dirty_aim
-            && let Some(slot) = self.order.coldest_dirty()
+            && let Some(slot) = self.order.begin_cleaning()
         {
-            self.clean_slot(slot, work);
+            self.slots.clean(slot, work);
         }
     }
 }
@@ -77,21 +76,18 @@ impl Policy for LazyCleaning {
         if exit.dirty && !dirty {
             work.slow_write(version, Source::Ram);
         }
-        let slot = match self.slots.find(exit.page) {
+        match self.slots.find(exit.page) {
             Some(_) if !exit.fdirty => return,
             Some(slot) => {
-                self.order.touched(slot);
                 self.slots.overwrite(slot, exit.lsn, dirty, work);
-                slot
+                self.order.overwritten(slot, dirty);
             }
             None => {
                 self.make_room(work);
                 let slot = self.slots.enter(version, dirty, work);
-                self.order.entered(slot, exit.page);
-                slot
+                self.order.entered(slot, exit.page, dirty);
             }
-        };
-        self.order.mark(slot, dirty);
+        }
         self.clean_lazily(work);
     }
 
@@ -105,8 +101,16 @@ impl Policy for LazyCleaning {
     fn flush(&mut self, _: &mut Work) {}
 
     fn clean(&mut self, work: &mut Work) {
-        while let Some(slot) = self.order.coldest_dirty() {
-            self.clean_slot(slot, work);
+        while let Some(slot) = self.order.begin_cleaning() {
+            self.slots.clean(slot, work);
+        }
+    }
+
+    fn cleaned(&mut self, version: Version) {
+        if let Some(slot) = self.slots.find(version.page)
+            && self.slots.get(slot).version == version
+        {
+            self.order.cleaned(slot);
         }
     }
 
@@ -116,5 +120,67 @@ impl Policy for LazyCleaning {
 
     fn flash_bytes(&self) -> u64 {
         self.slots.bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::NoPull;
+
+    fn leaves(cache: &mut LazyCleaning, page: u64, lsn: u64, dirty: bool) -> Vec<Version> {
+        let mut work = Work::new();
+        let (page, lsn) = (PageId(page), Lsn(lsn));
+        let exit = Exit { page, client: 0, lsn, dirty, fdirty: dirty };
+        cache.evict(exit, &mut NoPull, &mut work);
+        work.copied().collect()
+    }
+
+    fn has(cache: &LazyCleaning, page: u64) -> bool {
+        cache.slots.find(PageId(page)).is_some()
+    }
+
+    /// Twenty frames, in use: 17 dirty pages, and two that are being cleaned, and a clean one.
+    fn full() -> (LazyCleaning, Vec<Version>) {
+        let mut cache = LazyCleaning::new(20, 4096, Mode::Back, 90);
+        let copied: Vec<Version> = (0..19).flat_map(|p| leaves(&mut cache, p, p, true)).collect();
+        assert_eq!(copied, [0, 1].map(|p| Version { page: PageId(p), lsn: Lsn(p) }));
+        assert_eq!(leaves(&mut cache, 19, 0, false), []);
+        (cache, copied)
+    }
+
+    #[test]
+    fn a_page_is_not_replaced_before_its_cleaning_has_ended() {
+        let (mut cache, copied) = full();
+        assert_eq!(leaves(&mut cache, 20, 0, false), []);
+        assert!(!has(&cache, 19) && has(&cache, 0) && has(&cache, 1));
+        cache.cleaned(copied[1]);
+        assert_eq!(leaves(&mut cache, 21, 0, false), []);
+        assert!(has(&cache, 20) && has(&cache, 0) && !has(&cache, 1));
+    }
+
+    #[test]
+    fn without_a_clean_page_the_first_that_is_being_cleaned_is_replaced() {
+        let (mut cache, _) = full();
+        cache.forget(PageId(19), &mut Work::new());
+        leaves(&mut cache, 20, 20, true);
+        assert_eq!(leaves(&mut cache, 21, 0, false), []);
+        assert!(!has(&cache, 0) && has(&cache, 1));
+    }
+
+    #[test]
+    fn the_end_of_an_older_versions_cleaning_cleans_nothing() {
+        let (mut cache, copied) = full();
+        // Page 0 changes while it is being cleaned, and then its new version is being cleaned.
+        leaves(&mut cache, 0, 30, true);
+        let mut work = Work::new();
+        cache.clean(&mut work);
+        assert_eq!(work.copied().last(), Some(Version { page: PageId(0), lsn: Lsn(30) }));
+        cache.cleaned(copied[0]);
+        // No page is clean, and the cleaning of page 1 began first.
+        cache.forget(PageId(19), &mut work);
+        leaves(&mut cache, 20, 20, true);
+        leaves(&mut cache, 21, 0, false);
+        assert!(has(&cache, 0) && !has(&cache, 1));
     }
 }

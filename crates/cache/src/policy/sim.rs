@@ -5,6 +5,7 @@
 //!    exits.
 //! 2. A write is a dirty page that leaves RAM, newer than every copy. A discard forgets the page.
 //! 3. Nothing is pulled: there is no RAM to pull from.
+//! 4. Each operation has ended before the next event.
 
 mod counts;
 
@@ -71,6 +72,7 @@ impl Sim {
             PageEvent::Forget => self.forget(io.page),
         }
         self.counts.carry_out(&self.work);
+        self.work.copied().for_each(|version| self.policy.cleaned(version));
         self.work.clear();
     }
 

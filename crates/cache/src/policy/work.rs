@@ -69,6 +69,15 @@ impl Work {
         &self.versions[first as usize..(first + pages) as usize]
     }
 
+    /// The versions that go from frames to the slow store, in order: those that
+    /// [`Policy::cleaned`](super::Policy::cleaned) is to be told of.
+    pub fn copied(&self) -> impl Iterator<Item = Version> {
+        self.ops.iter().filter_map(|op| match *op {
+            Op::SlowWrite { version, from: Source::Cache(Some(_)) } => Some(version),
+            _ => None,
+        })
+    }
+
     /// Forgets all of it, after it was carried out.
     pub fn clear(&mut self) {
         self.ops.clear();

@@ -21,6 +21,9 @@ pub enum Step {
     Forget(u64),
     Flush,
     Clean,
+    /// The policy is told of all copies from frames to the slow store since it was told last, the
+    /// newest first.
+    Tell,
 }
 
 /// A page in RAM.
@@ -61,6 +64,8 @@ pub struct Scene {
     /// What was read from flash, by first byte, and may go to the slow store.
     at_hand: BTreeSet<(u64, Version)>,
     slow: BTreeMap<PageId, Lsn>,
+    /// Copies that the policy was not told of.
+    copied: Vec<Version>,
     /// The newest version of each page outside of RAM.
     newest: BTreeMap<PageId, Lsn>,
     now: u64,
@@ -80,6 +85,7 @@ impl Scene {
             flash: BTreeMap::new(),
             at_hand: BTreeSet::new(),
             slow: BTreeMap::new(),
+            copied: Vec::new(),
             newest: BTreeMap::new(),
             now: 0,
             hits: 0,
@@ -93,6 +99,7 @@ impl Scene {
             Step::Forget(page) => self.forget(PageId(page)),
             Step::Flush => self.policy.flush(&mut self.work),
             Step::Clean => self.policy.clean(&mut self.work),
+            Step::Tell => self.copied.drain(..).rev().for_each(|v| self.policy.cleaned(v)),
         }
         self.carry_out();
         self.check(matches!(step, Step::Clean));
@@ -204,6 +211,7 @@ impl Scene {
                 }
             }
         }
+        self.copied.extend(self.work.copied());
         self.work.clear();
         self.at_hand.clear();
     }

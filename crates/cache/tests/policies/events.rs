@@ -17,6 +17,7 @@ pub fn steps(pages: u64) -> impl Strategy<Value = Vec<Step>> {
         4 => (0..pages).prop_map(Step::Forget),
         1 => Just(Step::Flush),
         1 => Just(Step::Clean),
+        4 => Just(Step::Tell),
     ];
     let step = prop_oneof![
         8 => one, 8 => hot, 2 => run, 2 => other.prop_map(|step| vec![step]),

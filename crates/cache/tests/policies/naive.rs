@@ -278,37 +278,98 @@ impl Order for S3Fifo {
     }
 }
 
-/// LRU-2 with the history of pages that left.
-struct Lru2 {
-    /// Page, last access but one, last access.
-    pages: Vec<(u64, u64, u64)>,
-    history: VecDeque<Option<(u64, u64)>>,
-    frames: usize,
-    now: u64,
+/// A page of lazy cleaning.
+struct Lazy {
+    page: u64,
+    last_but_one: u64,
+    last: u64,
+    dirty: bool,
 }
 
-impl Order for Lru2 {
-    fn entered(&mut self, page: u64) {
-        self.now += 1;
-        let known = self.history.iter_mut().find(|h| h.is_some_and(|(p, _)| p == page));
-        let last = known.and_then(Option::take).map_or(0, |(_, last)| last);
-        self.pages.push((page, last, self.now));
+/// Lazy cleaning whose cleaner is done at once. Clean pages are replaced first.
+struct LazyCleaning {
+    pages: Vec<Lazy>,
+    history: VecDeque<Option<(u64, u64)>>,
+    frames: usize,
+    dirty_max: usize,
+    now: u64,
+    slow_writes: u64,
+}
+
+impl LazyCleaning {
+    fn new(frames: usize, dirty_percent: u8) -> LazyCleaning {
+        let dirty_max = frames * usize::from(dirty_percent) / 100;
+        let (pages, history) = (Vec::new(), VecDeque::new());
+        LazyCleaning { pages, history, frames, dirty_max, now: 0, slow_writes: 0 }
     }
 
-    fn touched(&mut self, page: u64) {
-        self.now += 1;
-        let at = self.pages.iter_mut().find(|(p, ..)| *p == page).expect("it is cached");
-        *at = (page, at.2, self.now);
+    fn find(&mut self, page: u64) -> Option<&mut Lazy> {
+        self.pages.iter_mut().find(|p| p.page == page)
     }
 
-    fn evicted(&mut self) -> Vec<u64> {
-        let coldest = (0..self.pages.len()).min_by_key(|&i| (self.pages[i].1, self.pages[i].2));
-        let (page, _, last) = self.pages.remove(coldest.expect("the cache is full"));
-        self.history.push_back(Some((page, last)));
-        if self.history.len() > self.frames {
-            self.history.pop_front();
+    fn touch(&mut self, page: u64) -> bool {
+        self.now += 1;
+        let now = self.now;
+        let found = self.find(page);
+        found.map(|p| (p.last_but_one, p.last) = (p.last, now)).is_some()
+    }
+
+    fn coldest(&self, dirty: bool) -> Option<usize> {
+        let of = (0..self.pages.len()).filter(|&i| self.pages[i].dirty == dirty);
+        of.min_by_key(|&i| (self.pages[i].last_but_one, self.pages[i].last))
+    }
+
+    fn enter(&mut self, page: u64, dirty: bool) {
+        if self.pages.len() == self.frames {
+            let victim = self.coldest(false).or_else(|| self.coldest(true));
+            let gone = self.pages.remove(victim.expect("the cache is full"));
+            self.slow_writes += u64::from(gone.dirty);
+            self.history.push_back(Some((gone.page, gone.last)));
+            if self.history.len() > self.frames {
+                self.history.pop_front();
+            }
         }
-        vec![page]
+        let known = self.history.iter_mut().find(|h| h.is_some_and(|(p, _)| p == page));
+        let last_but_one = known.and_then(Option::take).map_or(0, |(_, last)| last);
+        self.pages.push(Lazy { page, last_but_one, last: self.now, dirty });
+    }
+
+    fn dirty(&self) -> usize {
+        self.pages.iter().filter(|p| p.dirty).count()
+    }
+
+    fn clean(&mut self) {
+        if self.dirty() > self.dirty_max {
+            let aim = self.dirty_max.saturating_sub((self.frames / 100).max(1));
+            while self.dirty() > aim {
+                let coldest = self.coldest(true).expect("one is dirty");
+                self.pages[coldest].dirty = false;
+                self.slow_writes += 1;
+            }
+        }
+    }
+}
+
+impl Model for LazyCleaning {
+    fn read(&mut self, page: u64) -> bool {
+        let hit = self.touch(page);
+        if !hit {
+            self.enter(page, false);
+        }
+        hit
+    }
+
+    fn write(&mut self, page: u64) {
+        if self.touch(page) {
+            self.find(page).expect("it was touched").dirty = true;
+        } else {
+            self.enter(page, true);
+        }
+        self.clean();
+    }
+
+    fn slow_writes(&self) -> u64 {
+        self.slow_writes
     }
 }
 
@@ -450,10 +511,7 @@ fn model(config: &Config) -> Box<dyn Model> {
         Kind::Clock => Box::new(InPlace::new(frames, Clock::default())),
         Kind::Sieve => Box::new(InPlace::new(frames, Sieve::default())),
         Kind::S3Fifo => Box::new(InPlace::new(frames, S3Fifo::new(frames))),
-        Kind::Lc => {
-            let (pages, history) = (Vec::new(), VecDeque::new());
-            Box::new(InPlace::new(frames, Lru2 { pages, history, frames, now: 0 }))
-        }
+        Kind::Lc => Box::new(LazyCleaning::new(frames, config.dirty_percent)),
         Kind::Tac => Box::new(Tac { frames, ..Tac::default() }),
         Kind::BcacheLru => Box::new(Bcache::new(frames / BUCKET, true)),
         Kind::BcacheFifo => Box::new(Bcache::new(frames / BUCKET, false)),
@@ -487,10 +545,10 @@ proptest! {
         ios in proptest::collection::vec((prop_oneof![0..20u64, 0..120u64], any::<bool>()), 1..1500),
         more in 0..50u32,
         batch in 2..9u32,
+        dirty_percent in 0..=100u8,
     ) {
         for kind in Kind::ALL.into_iter().filter(|&kind| kind != Kind::None) {
-            // The cleaner of LC has no part in its model.
-            let config = Config { batch, dirty_percent: 100, ..Config::new(kind, 0, 65_536) };
+            let config = Config { batch, dirty_percent, ..Config::new(kind, 0, 65_536) };
             let frames = config.frames_min() + more;
             compare(&Config { frames, ..config }, &ios);
         }

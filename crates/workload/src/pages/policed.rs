@@ -8,7 +8,8 @@
 //!    copy that is not under way yet is left out if its own page is what overwrites the frame.
 //! 3. A dirty page that leaves the pool is durable when its own operations are. What its coming
 //!    displaces goes on behind it, bounded by the job's `depth`.
-//! 4. The directory is taken to be durable without cost, as in the log of the database. After a cut
+//! 4. The policy is told of a copy when it is durable on the slow volume.
+//! 5. The directory is taken to be durable without cost, as in the log of the database. After a cut
 //!    the newest version on either device counts.
 
 use super::cache_job::CacheJob;
@@ -320,7 +321,11 @@ impl<D: BlockDevice + Clone + 'static> Policed<D> {
                 s.pages.write_neighbours(&[PageVersion { page, lsn: Lsn(version.lsn.0) }]).await?;
                 // Flushes are shared, so that many copies wait for one.
                 drop(copy);
-                s.pages.sync().await
+                s.pages.sync().await?;
+                if places.len() > 1 {
+                    s.policy.borrow_mut().cleaned(version);
+                }
+                Ok(())
             }
         }
     }
@@ -548,6 +553,7 @@ impl<D: BlockDevice + Clone + 'static> Policed<D> {
     /// Of work without time only the writes of flash are carried out: the volume has every version.
     fn warm_writes(&self, work: &Work) {
         let s = &*self.shared;
+        work.copied().for_each(|version| s.policy.borrow_mut().cleaned(version));
         for op in work.ops() {
             let Op::FlashWrite { offset, bytes, first, pages } = *op else { continue };
             let versions = work.versions(first, pages).to_vec();
