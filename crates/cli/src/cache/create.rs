@@ -4,7 +4,7 @@ use super::check::code;
 use super::started::Failed;
 use crate::members::{
     CacheDescription, CacheDevices, Clean, LabelPlace, Policy, Sync, absolute, cache_in_words,
-    is_description, make_missing, runtime,
+    is_description, make_missing, runtime, usual_batch,
 };
 use crate::{out, size};
 use clap::Args;
@@ -56,6 +56,9 @@ pub struct CreateArguments {
     /// A page: what is cached, and written as a whole
     #[arg(long, value_name = "SIZE", value_parser = page, default_value = "4KiB")]
     page: u32,
+    /// Pages of a batch: one write of the flash device has them, or what came before a flush
+    #[arg(long, value_name = "N", default_value_t = usual_batch())]
+    batch: u32,
     /// When dirty pages reach the slow device
     #[arg(long, value_enum, default_value_t = Sync::Back)]
     mode: Sync,
@@ -139,6 +142,7 @@ fn try_create(arguments: &CreateArguments) -> Result<Report, Failed> {
         flash: absolute(&arguments.flash),
         slow: absolute(&arguments.slow),
         page_bytes: arguments.page,
+        batch_pages: arguments.batch,
         mode: arguments.mode,
         policy: arguments.policy,
         label: if arguments.adopt { LabelPlace::End } else { LabelPlace::Begin },

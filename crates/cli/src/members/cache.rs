@@ -4,6 +4,7 @@
 //! flash = "/srv/flash"
 //! slow = "/dev/sdb"
 //! page_bytes = 4096
+//! batch_pages = 64     # pages that one write of the flash device has room for
 //! mode = "back"        # or "through"
 //! policy = "gsc"       # or "mvfifo"
 //! label = "begin"      # or "end": the slow device had data, which stay where they are
@@ -104,6 +105,9 @@ pub struct CacheDescription {
     /// Bytes of a page.
     #[serde(default = "usual_page")]
     pub page_bytes: u32,
+    /// Pages of a batch, of a cache that is made: one write of the flash device has them.
+    #[serde(default = "usual_batch")]
+    pub batch_pages: u32,
     /// When dirty pages reach the slow device.
     #[serde(default = "back")]
     pub mode: Sync,
@@ -120,6 +124,11 @@ pub struct CacheDescription {
 
 fn usual_page() -> u32 {
     4096
+}
+
+/// Pages of a batch, unless the user says otherwise.
+pub fn usual_batch() -> u32 {
+    VolumeOptions::default().format.frames
 }
 
 fn back() -> Sync {
@@ -218,6 +227,7 @@ impl CacheDescription {
         Ok(VolumeOptions {
             format: FormatOptions {
                 page: self.page_bytes,
+                frames: self.batch_pages,
                 mode: self.mode.into(),
                 identity: Some(identity),
                 ..usual.format
@@ -312,6 +322,7 @@ mod tests {
             flash: "/a".into(),
             slow: "/b".into(),
             page_bytes: 8192,
+            batch_pages: 16,
             mode: Sync::Through,
             policy: Policy::Mvfifo,
             label: LabelPlace::End,

@@ -8,7 +8,7 @@ use super::markdown;
 use crate::cache::started::Failed;
 use crate::members::{
     CacheDescription, CacheDevices, Clean, Files, LabelPlace, MemberLink, Policy, Sync,
-    cache_in_words, make, runtime,
+    cache_in_words, make, runtime, usual_batch,
 };
 use crate::{out, size, time};
 use clap::Args;
@@ -54,6 +54,9 @@ pub struct DeviceArguments {
     /// A page
     #[arg(long, value_name = "SIZE", value_parser = size::bytes, default_value = "4KiB")]
     page: u64,
+    /// Pages of a batch: one write of the flash device has them
+    #[arg(long, value_name = "N", default_value_t = usual_batch())]
+    batch: u32,
     /// When dirty pages reach the slow device
     #[arg(long, value_enum, default_value_t = Sync::Back)]
     mode: Sync,
@@ -128,6 +131,7 @@ fn one(arguments: &DeviceArguments, flash: &Path, slow: &Path, tasks: u32) -> Re
         slow: place(slow, arguments.slow_size, "slow", &mut made)?,
         page_bytes: u32::try_from(arguments.page)
             .map_err(|_| usage(format!("{} bytes are too many for a page", arguments.page)))?,
+        batch_pages: arguments.batch,
         mode: arguments.mode,
         policy: arguments.policy,
         label: LabelPlace::Begin,
