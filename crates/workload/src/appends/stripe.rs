@@ -4,13 +4,15 @@
 //!
 //! 1. The device of a byte is its offset in the log / stripe, mod the number of devices.
 //! 2. A device has one write at a time, in the order of the requests.
+//! 3. As in any log a request is durable only when all before it are.
 //!
 //! It is for comparison: nothing recovers it.
 
 use super::AppendError;
-use std::cell::Cell;
-use tantalum_device::{Block, BlockDevice, Data, Durability};
-use tantalum_rt::sync::Mutex;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
+use tantalum_device::{Block, BlockDevice, Data, Durability, IoError};
+use tantalum_rt::sync::{Mutex, WaitQueue};
 use tantalum_rt::{Rt, join_all};
 
 /// A striped log.
@@ -18,6 +20,10 @@ pub struct StripedLog<D> {
     lanes: Vec<Lane<D>>,
     stripe: u64,
     end: Cell<u64>,
+    /// Where requests begin whose writes have not ended.
+    pending: RefCell<BTreeSet<u64>>,
+    ended: WaitQueue,
+    failure: RefCell<Option<IoError>>,
 }
 
 struct Lane<D> {
@@ -35,10 +41,17 @@ impl<D: BlockDevice> StripedLog<D> {
             turn: Mutex::new(rt, "a device of a striped log"),
             next: Cell::new(0),
         };
-        StripedLog { lanes: devices.into_iter().map(lane).collect(), stripe, end: Cell::new(0) }
+        StripedLog {
+            lanes: devices.into_iter().map(lane).collect(),
+            stripe,
+            end: Cell::new(0),
+            pending: RefCell::default(),
+            ended: WaitQueue::new(rt, "an earlier request of a striped log"),
+            failure: RefCell::default(),
+        }
     }
 
-    /// Appends a request of so many bytes; it is durable when this returns.
+    /// Appends a request of so many bytes; it and all before it are durable when this returns.
     ///
     /// # Errors
     /// [`AppendError::Io`].
@@ -46,8 +59,18 @@ impl<D: BlockDevice> StripedLog<D> {
         let from = self.end.replace(self.end.get() + bytes);
         let shares = shares(from, bytes, self.stripe, self.lanes.len());
         let parts = self.lanes.iter().zip(shares).filter(|(_, share)| *share > 0);
+        self.pending.borrow_mut().insert(from);
         let written = join_all(parts.map(|(lane, share)| lane.write(share)).collect()).await;
-        written.into_iter().collect()
+        match written.into_iter().collect::<Result<(), IoError>>() {
+            Ok(()) => self.pending.borrow_mut().remove(&from),
+            Err(error) => self.failure.borrow_mut().replace(error).is_none(),
+        };
+        self.ended.notify_all();
+        let earliest = || self.pending.borrow().first().copied();
+        let has_ended = || self.failure.borrow().is_some() || earliest().is_none_or(|e| e > from);
+        self.ended.until(has_ended).await;
+        let failure = self.failure.borrow().clone();
+        failure.map_or(Ok(()), |error| Err(AppendError::Io(error)))
     }
 }
 
@@ -64,7 +87,7 @@ fn shares(mut from: u64, bytes: u64, stripe: u64, devices: usize) -> Vec<u64> {
 }
 
 impl<D: BlockDevice> Lane<D> {
-    async fn write(&self, bytes: u64) -> Result<(), AppendError> {
+    async fn write(&self, bytes: u64) -> Result<(), IoError> {
         let _turn = self.turn.lock().await;
         let caps = self.device.caps();
         let blocks = bytes / u64::from(caps.block_size);
@@ -73,10 +96,7 @@ impl<D: BlockDevice> Lane<D> {
         }
         let at = self.next.replace(self.next.get() + blocks);
         let data = vec![0; bytes as usize];
-        self.device
-            .write(Block(at), Data::Bytes(&data), Durability::Fua)
-            .await
-            .map_err(AppendError::Io)
+        self.device.write(Block(at), Data::Bytes(&data), Durability::Fua).await
     }
 }
 
