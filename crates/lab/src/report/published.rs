@@ -184,8 +184,8 @@ impl Aim {
 }
 
 /// A `[[ratio]]` of an experiment file: the measure of one row divided by that of another. A `*`
-/// in the names of both stands for anything: then it is of all pairs of rows that differ only
-/// in what is above and below the line.
+/// in the name above the line stands for anything: then it is of all rows of such a name. A `*` in
+/// the name below it is the same text; without one all are divided by the same row.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Ratio {
@@ -197,9 +197,9 @@ pub struct Ratio {
     /// The measure of the row below the line, if that is another one: both rows may then be the same.
     #[serde(default)]
     pub to_measure: Option<Named>,
-    /// Name of the row above the line. A `*` in both names is the same text.
+    /// Name of the row above the line. A `*` stands for any text.
     pub of: String,
-    /// Name of the row below the line.
+    /// Name of the row below the line. A `*` is the text that it is above the line.
     pub to: String,
     /// Of several pairs of rows: which of their quotients counts.
     #[serde(default)]
@@ -277,21 +277,21 @@ impl Ratio {
     pub(crate) fn resolve(&mut self, rows: &[Row]) -> Result<(), String> {
         let names = || rows.iter().map(|r| r.name.as_str());
         let told = format!("ratio \"{}\": no row", self.what);
-        self.pairs = match (self.of.split_once('*'), self.to.split_once('*')) {
-            (None, None) => vec![[self.of.clone(), self.to.clone()]],
-            (Some((before, after)), Some((under, behind))) => {
+        self.pairs = match self.of.split_once('*') {
+            None if self.to.contains('*') => {
+                return Err(format!(
+                    "ratio \"{}\": a * in `to` stands for what it is in `of`: give it there, too",
+                    self.what
+                ));
+            }
+            None => vec![[self.of.clone(), self.to.clone()]],
+            Some((before, after)) => {
                 let ones = names().filter(|name| base(name) == *name);
                 let each = ones.filter_map(|name| {
                     let any = name.strip_prefix(before)?.strip_suffix(after)?;
-                    Some([name.to_string(), format!("{under}{any}{behind}")])
+                    Some([name.to_string(), self.to.replacen('*', any, 1)])
                 });
                 each.collect()
-            }
-            _ => {
-                return Err(format!(
-                    "ratio \"{}\": a * stands for the same in both rows: give it in `of` and `to`",
-                    self.what
-                ));
             }
         };
         if self.pairs.is_empty() {
@@ -570,6 +570,7 @@ mod tests {
             { what = "least", of = "*/durassd", to = "*/volatile", over = "least" },
             { what = "most", of = "*/durassd", to = "*/volatile", over = "most" },
             { what = "one", of = "b/durassd", to = "b/volatile" },
+            { what = "best", of = "*/durassd", to = "a/volatile", over = "most" },
         ]
     "#;
 
@@ -601,14 +602,15 @@ mod tests {
         let found = |rows: &[RowReport]| -> Vec<_> {
             e.ratios.iter().map(|r| r.quotient(rows).map(|q| q.ours)).collect()
         };
-        let ours = [[2.75, 5.5], [1.5, 3.0], [4.0, 8.0], [4.0, 8.0]].map(|o| Some(o.to_vec()));
+        let ours = [[2.75, 5.5], [1.5, 3.0], [4.0, 8.0], [4.0, 8.0], [4.0, 8.0]];
+        let ours = ours.map(|o| Some(o.to_vec()));
         assert_eq!(found(&rows), ours);
         // A row that failed has no quotient, and nothing is picked of the others instead.
         rows.iter_mut().filter(|r| r.name == "a/durassd").for_each(|r| r.error = Some("x".into()));
         assert_eq!(found(&rows)[..2], [[5.5], [3.0]].map(|o| Some(o.to_vec())));
         // Nor if not all were run.
         rows.retain(|r| !r.name.starts_with("a/"));
-        assert_eq!(found(&rows), [None, None, None, Some(vec![4.0, 8.0])]);
+        assert_eq!(found(&rows), [None, None, None, Some(vec![4.0, 8.0]), None]);
     }
 
     #[test]
@@ -759,7 +761,7 @@ mod tests {
     fn ratios_of_rows_that_are_not_there_are_refused() {
         for (from, to, expected) in [
             ("of = \"*/durassd\"", "of = \"*/durasd\"", "no row \"*/durasd\""),
-            ("of = \"*/durassd\"", "of = \"b/durassd\"", "a * stands for the same in both rows"),
+            ("of = \"*/durassd\"", "of = \"b/durassd\"", "a * in `to` stands for what it is in `of`"),
             ("to = \"*/volatile\"", "to = \"*/volatil\"", "did you mean \"a/volatile\"?"),
             ("to = \"b/volatile\"", "to = \"b/volatil\"", "did you mean \"b/volatile\"?"),
             ("over = \"most\"", "over = \"median\"", "median"),
