@@ -29,7 +29,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use tantalum_device::{BlockDevice, IoError};
-use tantalum_rt::sync::{Mutex, WaitQueue};
+use tantalum_rt::sync::{Mutex, Semaphore, WaitQueue};
 use tantalum_rt::{Domain, First, Nanos, Rt, first};
 
 /// The batch that pages enter.
@@ -105,6 +105,9 @@ pub(crate) struct Core<F, S> {
     pub state: RefCell<State>,
     /// Versions on their way to the slow store.
     pub pending: Pending,
+    /// Writes to the slow store side by side. Taken by who holds its pages already, so that who has
+    /// a permit waits for nobody.
+    pub slow_writes: Semaphore,
     pub closing: Cell<bool>,
     /// No batch before this one has dirty pages.
     pub cleaned: Cell<u64>,

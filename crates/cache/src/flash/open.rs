@@ -30,7 +30,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use tantalum_device::{BlockDevice, DurableBy};
 use tantalum_rt::Rt;
-use tantalum_rt::sync::{Mutex, WaitQueue};
+use tantalum_rt::sync::{Mutex, Semaphore, WaitQueue};
 
 fn whole<T>(found: Found<T>, what: &'static str, device: &'static str) -> Result<T, OpenError> {
     match found {
@@ -144,6 +144,7 @@ pub(crate) async fn open<F: BlockDevice + 'static, S: SlowStore + 'static>(
         stopped: None,
         stats,
     };
+    let depth = options.depth;
     let core = Rc::new(Core {
         rt: rt.clone(),
         medium,
@@ -155,6 +156,7 @@ pub(crate) async fn open<F: BlockDevice + 'static, S: SlowStore + 'static>(
         domain: rt.domain(),
         state: RefCell::new(state),
         pending: Pending::default(),
+        slow_writes: Semaphore::new(rt, "a write to the slow store", depth.max(1) as u64),
         closing: Cell::new(false),
         cleaned: Cell::new(0),
         front_turn: Mutex::new(rt, "the turn to leave the cache"),

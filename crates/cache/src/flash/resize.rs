@@ -22,7 +22,7 @@ use crate::flash::core::Core;
 use crate::flash::error::CacheError;
 use crate::flash::format::{Layout, Older};
 use crate::flash::medium::Medium;
-use crate::flash::ring::Ring;
+use crate::flash::ring::{Ring, leaving};
 use crate::flash::slow::SlowStore;
 use std::cell::Cell;
 use std::rc::Rc;
@@ -34,7 +34,8 @@ const TURN: Nanos = Nanos::from_millis(1);
 
 /// The ring of a layout.
 pub(crate) fn ring_of(layout: &Layout, front: u64, rear: u64) -> Ring {
-    let mut ring = Ring::new(layout.batches, front, rear);
+    let leaving = leaving(layout.frames, layout.page);
+    let mut ring = Ring::new(layout.batches, leaving, front, rear);
     ring.resize(layout.batches, layout.growing());
     ring
 }

@@ -35,8 +35,7 @@ pub struct CacheJob {
     pub batch: u32,
     /// After this time a batch is written though it is not full, ms (`gsc`, `mvfifo`).
     pub linger_ms: f64,
-    /// Writes to the slow drive side by side: of each batch that leaves, or of a policy to compare
-    /// with altogether.
+    /// Writes to the slow drive side by side.
     pub depth: u32,
     /// Whether a restart keeps the reference marks. False: as published.
     pub marks: bool,
