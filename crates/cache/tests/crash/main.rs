@@ -11,3 +11,4 @@ mod planted;
 mod resizing;
 mod rig;
 mod running;
+mod slow_writes;
