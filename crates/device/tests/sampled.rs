@@ -189,6 +189,27 @@ fn outliers_come_as_often_as_the_table_says_and_only_to_their_commands() {
 }
 
 #[test]
+fn forced_writes_have_the_outliers_of_writes_unless_some_are_their_own() {
+    let outlier = |name: &str, us| Outlier { command: Some(name.into()), one_in: 50, us: [us, us] };
+    let longest = |outliers: Vec<Outlier>| {
+        let model = SampledModel { outlier: outliers, ..plain() };
+        let (times, _) = on(&model, 3, |rt, device| async move {
+            let mut times = Vec::new();
+            for i in 0..1000 {
+                let forced = device.write(Block(i * 8), Data::Stamps(&[i; 8]), Durability::Fua);
+                times.push(timed(&rt, async { forced.await.unwrap() }).await);
+            }
+            times
+        });
+        times.into_iter().max().unwrap()
+    };
+    assert!((30_000..31_000).contains(&longest(vec![outlier("write", 30_000)])));
+    let both = vec![outlier("write", 30_000), outlier("fua", 50_000)];
+    assert!((50_000..51_000).contains(&longest(both)));
+    assert!(longest(vec![outlier("read", 30_000)]) < 1000);
+}
+
+#[test]
 fn nothing_ends_during_a_stall() {
     let stall = Stall { every_ms: [40, 60], lasts_ms: [10, 10] };
     let model = SampledModel { stall: vec![stall], ..plain() };

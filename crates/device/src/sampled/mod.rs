@@ -155,8 +155,8 @@ impl Sampler {
             self.unflushed += bytes;
             span = self.with_overlap(span, at, count);
         }
-        for outlier in &self.model.outlier {
-            if outlier.is_of(kind) && self.dice.below(outlier.one_in) == 0 {
+        for outlier in self.model.outliers(kind) {
+            if self.dice.below(outlier.one_in) == 0 {
                 let (least, most) = (outlier.us[0] * 1000, outlier.us[1] * 1000);
                 span = span.saturating_add(self.dice.range(least, most + 1));
             }

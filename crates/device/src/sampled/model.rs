@@ -114,7 +114,8 @@ pub struct Overlap {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Outlier {
-    /// Of which commands; left out: of all.
+    /// Of which commands; left out: of all. Forced writes have those of writes, and groups those of
+    /// forced writes, unless some are of them alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<String>,
     /// One of so many, by the dice.
@@ -158,9 +159,30 @@ fn kind_of(name: &str) -> Option<CommandKind> {
     CommandKind::ALL.into_iter().find(|kind| kind.name() == name)
 }
 
-impl Outlier {
-    pub(super) fn is_of(&self, kind: CommandKind) -> bool {
-        self.command.as_deref().is_none_or(|name| name == kind.name())
+/// Kinds whose rows count for commands of this one: the first that has any.
+fn stand_ins(kind: CommandKind) -> &'static [CommandKind] {
+    use CommandKind::{Discard, Flush, Fua, Group, Read, Write};
+    match kind {
+        Read => &[Read],
+        Write => &[Write],
+        Fua => &[Fua, Write],
+        Group => &[Group, Fua, Write],
+        Flush => &[Flush],
+        Discard => &[Discard],
+    }
+}
+
+impl SampledModel {
+    /// The outliers of this kind of command.
+    pub(super) fn outliers(&self, kind: CommandKind) -> impl Iterator<Item = &Outlier> {
+        let has_some = |kind: &&CommandKind| {
+            self.outlier.iter().any(|o| o.command.as_deref() == Some(kind.name()))
+        };
+        let named = stand_ins(kind).iter().find(has_some).map(|kind| kind.name());
+        self.outlier.iter().filter(move |o| match o.command.as_deref() {
+            None => true,
+            command => command == named,
+        })
     }
 }
 
@@ -408,18 +430,14 @@ impl Tables {
         };
         // What has no rows of its own has those of another stream, or of another kind.
         let find = |kind: CommandKind, stream: StreamKind| {
-            let kinds: &[CommandKind] = match kind {
-                CommandKind::Fua => &[CommandKind::Fua, CommandKind::Write],
-                CommandKind::Group => &[CommandKind::Group, CommandKind::Fua, CommandKind::Write],
-                _ => &[kind],
-            };
             let other = match stream {
                 StreamKind::Random => StreamKind::Sequential,
                 StreamKind::Sequential => StreamKind::Random,
             };
             let streams = [Some(stream), None, Some(other)];
-            let mut all =
-                kinds.iter().flat_map(|kind| streams.iter().map(|stream| rows(*kind, *stream)));
+            let mut all = stand_ins(kind)
+                .iter()
+                .flat_map(|kind| streams.iter().map(|stream| rows(*kind, *stream)));
             all.find(|rows| !rows.is_empty()).unwrap_or_default()
         };
         Tables(CommandKind::ALL.map(|kind| {
