@@ -87,7 +87,8 @@ fn whoever_looks_at_a_backing_says_what_a_start_would_say() {
             let written = Data::Bytes(&bytes);
             device.write(Block(BLOCKS + slot), written, Durability::Fua).await.unwrap();
         }
-        let refused: [(Boxes, fn(&VolumeError) -> bool); 5] = [
+        type Kind = fn(&VolumeError) -> bool;
+        let refused: [(Boxes, Kind); 5] = [
             (with(&theirs.backing), |e| matches!(e, VolumeError::OtherLog { .. })),
             (with(&old.backing), |e| matches!(e, VolumeError::OlderBacking { .. })),
             (with(&blank), |e| matches!(e, VolumeError::NoLabel { .. })),
