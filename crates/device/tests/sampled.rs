@@ -196,7 +196,8 @@ fn forced_writes_have_the_outliers_of_writes_unless_some_are_their_own() {
         let (times, _) = on(&model, 3, |rt, device| async move {
             let mut times = Vec::new();
             for i in 0..1000 {
-                let forced = device.write(Block(i * 8), Data::Stamps(&[i; 8]), Durability::Fua);
+                let stamps = [i; 8];
+                let forced = device.write(Block(i * 8), Data::Stamps(&stamps), Durability::Fua);
                 times.push(timed(&rt, async { forced.await.unwrap() }).await);
             }
             times

@@ -204,7 +204,8 @@ impl Ring {
         let batches = self.room(self.open);
         let ahead = AHEAD + (batches / 16).min(self.leaving_most + SPARE);
         let due = self.placed + batches <= self.open + ahead || self.placed < self.leave_to;
-        (due && self.placed < self.durable && self.destaging < self.leaving_most).then_some(self.placed)
+        (due && self.placed < self.durable && self.destaging < self.leaving_most)
+            .then_some(self.placed)
     }
 
     /// Whether pages of the next batch to be placed may get a second chance in the open batch (5).

@@ -761,7 +761,11 @@ mod tests {
     fn ratios_of_rows_that_are_not_there_are_refused() {
         for (from, to, expected) in [
             ("of = \"*/durassd\"", "of = \"*/durasd\"", "no row \"*/durasd\""),
-            ("of = \"*/durassd\"", "of = \"b/durassd\"", "a * in `to` stands for what it is in `of`"),
+            (
+                "of = \"*/durassd\"",
+                "of = \"b/durassd\"",
+                "a * in `to` stands for what it is in `of`",
+            ),
             ("to = \"*/volatile\"", "to = \"*/volatil\"", "did you mean \"a/volatile\"?"),
             ("to = \"b/volatile\"", "to = \"b/volatil\"", "did you mean \"b/volatile\"?"),
             ("over = \"most\"", "over = \"median\"", "median"),
