@@ -114,7 +114,7 @@ pub enum OpenError {
     /// The log is of a newer version.
     #[error(
         "{device} holds a log of version {version}, and this program knows up to {}: use a \
-             newer program",
+             newer program, or fill its first 128 KiB with zeros and lose that log",
         crate::superblock::VERSION
     )]
     Newer {

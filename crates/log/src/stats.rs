@@ -63,7 +63,8 @@ pub struct LogStats {
     pub group_bytes: u64,
     /// Bytes written to the array, what was written again and the second copies included.
     pub array_bytes: u64,
-    /// Of these, the parts of blocks that stay empty or are repeated.
+    /// Of these, the parts of blocks that stay empty or are repeated; but not of what is written of a
+    /// group that was durable already.
     pub padding_bytes: u64,
     /// Groups that may be in flight at once, as learned.
     pub width: usize,

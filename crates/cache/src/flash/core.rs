@@ -105,8 +105,8 @@ pub(crate) struct Core<F, S> {
     pub state: RefCell<State>,
     /// Versions on their way to the slow store.
     pub pending: Pending,
-    /// Writes to the slow store side by side. Taken by who holds its pages already, so that who has
-    /// a permit waits for nobody.
+    /// Runs of pages that are written to the slow store side by side. Whoever waits for a permit
+    /// holds no page.
     pub slow_writes: Semaphore,
     pub closing: Cell<bool>,
     /// No batch before this one has dirty pages.

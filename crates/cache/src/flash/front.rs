@@ -344,6 +344,8 @@ impl<F: BlockDevice, S: SlowStore> Core<F, S> {
         run: &[Leaving],
         bytes: impl Fn(Place) -> &'a [u8],
     ) -> Result<(), IoError> {
+        // Before any page is held: what is held is written at once.
+        let _permit = self.slow_writes.acquire(1).await;
         let mut held: Vec<Held<'_>> = Vec::with_capacity(run.len());
         for leaving in run {
             held.push(self.hold(leaving.page).await);
@@ -352,10 +354,7 @@ impl<F: BlockDevice, S: SlowStore> Core<F, S> {
             run.iter().filter(|leaving| self.is_wanted(leaving)).copied().collect();
         for side_by_side in wanted.chunk_by(is_followed) {
             let data: Vec<u8> = side_by_side.iter().flat_map(|l| bytes(l.place)).copied().collect();
-            {
-                let _permit = self.slow_writes.acquire(1).await;
-                self.slow.write(side_by_side[0].page, &data).await?;
-            }
+            self.slow.write(side_by_side[0].page, &data).await?;
             side_by_side.iter().for_each(|l| self.pending.wrote(l.page, l.place));
             self.count(|s| s.slow_writes += side_by_side.len() as u64);
         }

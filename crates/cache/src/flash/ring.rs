@@ -23,8 +23,8 @@
 //! 6. **Resized.** The number of batches changes while no write is in flight. It becomes less only
 //!    when the front is so far ahead that 2 to 5 hold for the new number, and the superblock knows the
 //!    front. It becomes more only for batches that go to slots of their own (`resize.rs`).
-//! 7. **Bounded.** So many batches are issued and not durable, at most: [`DEPTH`]. Of so many the
-//!    pages are on their way to the slow store: [`leaving`]. They are released in order.
+//! 7. **Bounded.** At most [`DEPTH`] batches are issued and not durable. At most [`leaving`] batches
+//!    have pages on their way to the slow store. They are released in order.
 
 use crate::planted::planted;
 use std::collections::{BTreeMap, VecDeque};
@@ -37,9 +37,10 @@ const AHEAD: u64 = DEPTH + 3;
 /// store, in a ring that has room for that: so nobody waits for these pages.
 const SPARE: u64 = 4;
 
-/// Batches of so many frames whose pages are on their way to the slow store, at most. A disk sorts
+/// How many batches may have pages on their way to the slow store, if a batch has so many frames of
+/// `page` bytes: as many as have 4,096 frames and 32 MiB together, and at least eight. A disk sorts
 /// what it has: it writes thousands of pages between two flushes in half the time that it takes for
-/// as many in groups of a hundred. So that is 4,096 frames, if they have no more than 32 MiB.
+/// as many in groups of a hundred.
 pub(crate) fn leaving(frames: u32, page: u32) -> u64 {
     let (frames, page) = (u64::from(frames.max(1)), u64::from(page.max(1)));
     (4096 / frames).min((32 << 20) / (frames * page)).max(8)
@@ -48,7 +49,7 @@ pub(crate) fn leaving(frames: u32, page: u32) -> u64 {
 #[derive(Debug)]
 pub(crate) struct Ring {
     batches: u64,
-    /// Batches whose pages are on their way to the slow store, at most.
+    /// At most so many batches have pages on their way to the slow store.
     leaving_most: u64,
     /// A ring that grows has so many batches until this one is open.
     growing: Option<(u64, u64)>,
@@ -77,8 +78,8 @@ pub(crate) struct Ring {
 }
 
 impl Ring {
-    /// A ring that holds the batches from `front` to before `rear`, all durable. Of at most
-    /// `leaving` the pages are on their way to the slow store.
+    /// A ring that holds the batches from `front` to before `rear`, all durable. At most `leaving`
+    /// batches will have pages on their way to the slow store.
     pub fn new(batches: u32, leaving: u64, front: u64, rear: u64) -> Ring {
         Ring {
             batches: batches.into(),
@@ -258,6 +259,21 @@ impl Ring {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn few_large_batches_leave_at_a_time_and_many_small_ones() {
+        for (frames, page, batches) in [
+            (64, 4096, 64),
+            (64, 16 << 10, 32),
+            (128, 4096, 32),
+            (16, 16 << 10, 128),
+            (1, 512, 4096),
+            (64, 1 << 20, 8),
+            (4096, 1 << 20, 8),
+        ] {
+            assert_eq!(leaving(frames, page), batches, "{frames} frames of {page}");
+        }
+    }
 
     proptest! {
         /// A small cache in numbers: whatever the order of events, also with crashes, it never

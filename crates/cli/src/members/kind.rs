@@ -15,6 +15,9 @@ const LONGEST: u64 = 1 << 20;
 #[allow(clippy::disallowed_methods, reason = "the edge: the file that the user names")]
 pub fn no_description(path: &Path) -> Option<String> {
     let is = std::fs::metadata(path).ok()?;
+    if is.file_type().is_fifo() || is.file_type().is_char_device() {
+        return None; // A description may come through it.
+    }
     if let Some(what) = no_file(is.file_type()) {
         return Some(what.to_string());
     }
@@ -26,7 +29,10 @@ pub fn no_description(path: &Path) -> Option<String> {
     if DeviceDescription::begins(&begin) {
         return Some("a device of a flash log".to_string());
     }
-    let is_text = is.len() <= LONGEST && std::str::from_utf8(&begin).is_ok();
+    if is.len() > LONGEST {
+        return Some(format!("a file of {}, which is too long", bytes_in_words(is.len())));
+    }
+    let is_text = std::str::from_utf8(&begin).is_ok();
     (!is_text).then(|| format!("a file of {}, and no text", bytes_in_words(is.len())))
 }
 

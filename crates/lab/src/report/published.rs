@@ -291,7 +291,8 @@ impl Ratio {
                     let any = name.strip_prefix(before)?.strip_suffix(after)?;
                     Some([name.to_string(), self.to.replacen('*', any, 1)])
                 });
-                each.collect()
+                // A row over itself would say nothing.
+                each.filter(|[of, to]| self.to_measure.is_some() || of != to).collect()
             }
         };
         if self.pairs.is_empty() {
@@ -571,6 +572,7 @@ mod tests {
             { what = "most", of = "*/durassd", to = "*/volatile", over = "most" },
             { what = "one", of = "b/durassd", to = "b/volatile" },
             { what = "best", of = "*/durassd", to = "a/volatile", over = "most" },
+            { what = "worst", of = "*/durassd", to = "a/durassd", over = "least" },
         ]
     "#;
 
@@ -602,7 +604,7 @@ mod tests {
         let found = |rows: &[RowReport]| -> Vec<_> {
             e.ratios.iter().map(|r| r.quotient(rows).map(|q| q.ours)).collect()
         };
-        let ours = [[2.75, 5.5], [1.5, 3.0], [4.0, 8.0], [4.0, 8.0], [4.0, 8.0]];
+        let ours = [[2.75, 5.5], [1.5, 3.0], [4.0, 8.0], [4.0, 8.0], [4.0, 8.0], [8.0 / 3.0; 2]];
         let ours = ours.map(|o| Some(o.to_vec()));
         assert_eq!(found(&rows), ours);
         // A row that failed has no quotient, and nothing is picked of the others instead.
@@ -610,7 +612,7 @@ mod tests {
         assert_eq!(found(&rows)[..2], [[5.5], [3.0]].map(|o| Some(o.to_vec())));
         // Nor if not all were run.
         rows.retain(|r| !r.name.starts_with("a/"));
-        assert_eq!(found(&rows), [None, None, None, Some(vec![4.0, 8.0]), None]);
+        assert_eq!(found(&rows), [None, None, None, Some(vec![4.0, 8.0]), None, None]);
     }
 
     #[test]

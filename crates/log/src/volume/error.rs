@@ -62,7 +62,7 @@ pub enum VolumeError {
     #[error("{0} has no label that is whole: restore it from a copy made while the power was off")]
     LabelDamaged(String),
     /// A newer program has written the label.
-    #[error("{backing} has a label of version {version}: use a newer program")]
+    #[error("{backing} has a label of version {version}: use a newer program, or another backing")]
     Newer {
         /// The backing.
         backing: String,

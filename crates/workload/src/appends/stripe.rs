@@ -20,7 +20,9 @@ pub struct StripedLog<D> {
     lanes: Vec<Lane<D>>,
     stripe: u64,
     end: Cell<u64>,
-    /// Where requests begin whose writes have not ended.
+    /// Requests so far.
+    begun: Cell<u64>,
+    /// Those whose writes have not ended, by number.
     pending: RefCell<BTreeSet<u64>>,
     ended: WaitQueue,
     failure: RefCell<Option<IoError>>,
@@ -45,6 +47,7 @@ impl<D: BlockDevice> StripedLog<D> {
             lanes: devices.into_iter().map(lane).collect(),
             stripe,
             end: Cell::new(0),
+            begun: Cell::new(0),
             pending: RefCell::default(),
             ended: WaitQueue::new(rt, "an earlier request of a striped log"),
             failure: RefCell::default(),
@@ -59,18 +62,20 @@ impl<D: BlockDevice> StripedLog<D> {
         let from = self.end.replace(self.end.get() + bytes);
         let shares = shares(from, bytes, self.stripe, self.lanes.len());
         let parts = self.lanes.iter().zip(shares).filter(|(_, share)| *share > 0);
-        self.pending.borrow_mut().insert(from);
+        let number = self.begun.replace(self.begun.get() + 1);
+        self.pending.borrow_mut().insert(number);
         let written = join_all(parts.map(|(lane, share)| lane.write(share)).collect()).await;
         match written.into_iter().collect::<Result<(), IoError>>() {
-            Ok(()) => self.pending.borrow_mut().remove(&from),
+            Ok(()) => self.pending.borrow_mut().remove(&number),
             Err(error) => self.failure.borrow_mut().replace(error).is_none(),
         };
         self.ended.notify_all();
-        let earliest = || self.pending.borrow().first().copied();
-        let has_ended = || self.failure.borrow().is_some() || earliest().is_none_or(|e| e > from);
-        self.ended.until(has_ended).await;
-        let failure = self.failure.borrow().clone();
-        failure.map_or(Ok(()), |error| Err(AppendError::Io(error)))
+        let is_durable = || self.pending.borrow().first().is_none_or(|first| *first > number);
+        self.ended.until(|| is_durable() || self.failure.borrow().is_some()).await;
+        match self.failure.borrow().clone().filter(|_| !is_durable()) {
+            None => Ok(()),
+            Some(error) => Err(AppendError::Io(error)),
+        }
     }
 }
 
@@ -103,6 +108,33 @@ impl<D: BlockDevice> Lane<D> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::rc::Rc;
+    use tantalum_device::{Caps, Payload, RamDevice, RamOptions};
+    use tantalum_rt::{Nanos, Runtime};
+
+    #[test]
+    fn a_request_is_durable_when_all_before_it_are() {
+        let mut runtime = Runtime::virtual_time(1);
+        let rt = runtime.handle();
+        let ends = runtime.block_on(async move {
+            let device = |us| {
+                let caps = Caps { block_size: 512, ..Caps::power_safe(1000, Payload::Bytes) };
+                let (command, jitter) = (Nanos::from_micros(us), Nanos(0));
+                RamDevice::new(&rt, RamOptions { command, jitter, ..RamOptions::new(caps) })
+            };
+            // Of three requests the second one is on the quick device.
+            let log = Rc::new(StripedLog::new(&rt, vec![device(500), device(10)], 512));
+            let append = |_| {
+                let (log, rt) = (log.clone(), rt.clone());
+                async move {
+                    log.append(512).await.unwrap();
+                    rt.now().0 / 1000
+                }
+            };
+            join_all((0..3).map(append).collect()).await
+        });
+        assert_eq!(ends.unwrap(), [500, 500, 1000]);
+    }
 
     #[test]
     fn a_byte_lies_where_its_offset_says() {

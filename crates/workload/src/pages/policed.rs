@@ -5,7 +5,8 @@
 //!    order in which the policy asked for them. Reads of a frame share it. Everything else runs side
 //!    by side.
 //! 2. A frame is overwritten only when what was copied out of it is durable on the slow volume. A
-//!    copy that is not under way yet is left out if its own page is what overwrites the frame.
+//!    copy that is not under way yet is left out if a newer version of its page is what overwrites the
+//!    frame.
 //! 3. A dirty page that leaves the pool is durable when its own operations are. What its coming
 //!    displaces goes on behind it, bounded by the job's `depth`.
 //! 4. The policy is told of a copy when it is durable on the slow volume.
@@ -104,8 +105,8 @@ struct Shared<D: BlockDevice + Clone + 'static> {
     turned: Vec<WaitQueue>,
     /// Copies that have not begun and are not needed any more (2), by their tickets.
     needless: RefCell<BTreeSet<u64>>,
-    /// Copies that have not begun, by the page's frame.
-    waiting: RefCell<BTreeMap<(Place, u64), u64>>,
+    /// Copies that have not begun, by the page's frame, and the version that each copies.
+    waiting: RefCell<BTreeMap<(Place, u64), (u64, Version)>>,
     /// Side by side: copies to the slow volume, and pages that leave.
     copies: Semaphore,
     exits: Semaphore,
@@ -227,7 +228,10 @@ impl<D: BlockDevice + Clone + 'static> Policed<D> {
                     for version in &versions {
                         for (place, _) in &places {
                             let key = (*place, version.page.0);
-                            if let Some(ticket) = s.waiting.borrow_mut().remove(&key) {
+                            let mut waiting = s.waiting.borrow_mut();
+                            let older = waiting.get(&key).filter(|(_, of)| of.lsn < version.lsn);
+                            if let Some((ticket, _)) = older.copied() {
+                                waiting.remove(&key);
                                 s.needless.borrow_mut().insert(ticket);
                             }
                         }
@@ -245,7 +249,7 @@ impl<D: BlockDevice + Clone + 'static> Policed<D> {
             };
             let number = s.turns.borrow_mut().take(&places);
             if let (Step::Copy { version }, Some((frame, _))) = (&step, places.get(1)) {
-                s.waiting.borrow_mut().insert((*frame, version.page.0), number);
+                s.waiting.borrow_mut().insert((*frame, version.page.0), (number, *version));
             }
             let this = self.clone();
             let join = s.domain.spawn("an operation of a cache", async move {
@@ -309,7 +313,7 @@ impl<D: BlockDevice + Clone + 'static> Policed<D> {
                 if let Some((frame, _)) = places.get(1) {
                     let key = (*frame, version.page.0);
                     let mut waiting = s.waiting.borrow_mut();
-                    if waiting.get(&key) == Some(&number) {
+                    if waiting.get(&key).is_some_and(|(ticket, _)| *ticket == number) {
                         waiting.remove(&key);
                     }
                 }

@@ -106,8 +106,8 @@ pub fn judge(path: &Path, seen: &mut [Seen], log: &LogDescription) -> Vec<Device
             _ => {}
         }
     }
-    // Those that have others in their places are told by these.
-    let lacking = if others < log.missing.len() { &log.missing[..] } else { &[] };
+    // Which of the missing ones others stand for is not known: these are to be put right first.
+    let lacking = if others == 0 { &log.missing[..] } else { &[] };
     let device = |why: &OpenError| Device::new(path.display().to_string(), Some(in_words(why)));
     lacking.iter().map(device).collect()
 }
