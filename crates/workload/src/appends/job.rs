@@ -15,13 +15,14 @@ const RECORD_HEAD: u64 = 8;
 pub struct AppendJob {
     /// Tasks that append, each with one record under way.
     pub requesters: u32,
-    /// Bytes of a request on the device: a multiple of its blocks.
+    /// Bytes of a request on the device: a multiple of its blocks, of 4,096 bytes on a drive and of
+    /// 512 on a USB stick.
     pub request_bytes: u64,
     /// Bytes of a stripe of a log that is striped over its devices, without recovery, to compare: a
-    /// multiple of the blocks. 0: the flash log.
+    /// multiple of their blocks, as of `request_bytes`. 0: the flash log.
     pub stripe_bytes: u64,
-    /// Bytes of a group of the flash log, at most. With those of a request there is no group
-    /// commit.
+    /// Bytes of a group of the flash log, at most: a multiple of the blocks, as of `request_bytes`.
+    /// With those of a request there is no group commit.
     pub group_bytes: u64,
     /// Partitions of each device.
     pub partitions: u16,
