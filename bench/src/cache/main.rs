@@ -5,7 +5,7 @@
 //! flight; I/Os on one page go in their order. The slow store is memory, and each I/O on it takes a
 //! millisecond: reads that miss, and writes of neighbours in one. What is changed is written there by the
 //! program with foyer, which keeps only what is elsewhere, too; ours does it when pages leave. foyer has
-//! 4 MiB of memory for entries; ours has its open and sealed batches there, up to 2.6 MB. Rounds are
+//! 4 MiB of memory for entries; ours has its open, sealed and leaving batches there, up to 3.7 MB. Rounds are
 //! interleaved, and begin with each in turn. A ratio is that of one round; its median is printed.
 
 mod ours;

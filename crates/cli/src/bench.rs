@@ -9,11 +9,13 @@ use tantalum_drive::Design;
 use tantalum_lab::bench::{self, BenchReport};
 use tantalum_lab::subject::ssd_preset;
 
-/// The old words of `tantalum drive bench`: they still work, and no help names them.
+/// Other words of `tantalum drive bench` and `tantalum cache bench`: they work, and no help names them.
 #[derive(Subcommand)]
 pub enum BenchCommand {
     /// `tantalum drive bench`
     Drive(DriveArguments),
+    /// `tantalum cache bench`
+    Cache(crate::cache::bench::BenchArguments),
 }
 
 /// Arguments of `tantalum drive bench`.

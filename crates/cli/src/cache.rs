@@ -4,7 +4,7 @@
 //! A cache is named by its description, a file `NAME.toml` ([`crate::members`]). Its volume is served
 //! by the commands that serve drives: they take the description where others take an image.
 
-mod bench;
+pub mod bench;
 #[cfg(feature = "live")]
 mod check;
 #[cfg(feature = "live")]

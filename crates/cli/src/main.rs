@@ -139,7 +139,7 @@ Examples:
 Examples:
   tantalum trace info w.log")]
     Trace(trace::TraceCommand),
-    /// The old words of `tantalum drive bench`
+    /// Other words of `tantalum drive bench` and `tantalum cache bench`
     #[command(subcommand, hide = true)]
     Bench(bench::BenchCommand),
     /// Print completions for a shell
@@ -179,6 +179,7 @@ fn main() -> ExitCode {
         Command::Torture(arguments) => torture::torture(&arguments),
         Command::Trace(command) => trace::trace(&command),
         Command::Bench(bench::BenchCommand::Drive(arguments)) => bench::bench(&arguments),
+        Command::Bench(bench::BenchCommand::Cache(arguments)) => cache::bench::bench(&arguments),
         Command::Completions { shell } => completions(shell),
         Command::Manual(what) => manual::manual(&what, command()),
     };

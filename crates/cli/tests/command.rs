@@ -326,6 +326,10 @@ fn a_design_with_every_key_can_be_given_back() {
         let (_, disk) = ends(&tantalum(&[&words[..], &["--design", "disk-15k"]].concat()), 2);
         assert!(disk.contains("is a magnetic disk"), "{disk}");
     }
+    for words in [["cache", "bench"], ["bench", "cache"]] {
+        ends(&tantalum(&[&words[..], &["--page", "nope"]].concat()), 2);
+        ends(&tantalum(&[&words[..], &["--help"]].concat()), 0);
+    }
 }
 
 /// The keys of a table and of its tables, separated by dots.

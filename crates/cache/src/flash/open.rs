@@ -129,7 +129,7 @@ pub(crate) async fn open<F: BlockDevice + 'static, S: SlowStore + 'static>(
     let mode = options.mode.unwrap_or(superblock.mode);
     let (pages, dirty) = found.index.counts();
     found.stats.found = pages;
-    let ring = resize::ring_of(&medium.layout(), found.front, found.rear);
+    let ring = resize::ring_of(&medium.layout(), options.leaving, found.front, found.rear);
     found.index.begin_batch();
     let stats = CacheStats { restart: found.stats, ..CacheStats::default() };
     let state = State {

@@ -86,6 +86,11 @@ pub struct OpenOptions {
     pub patience: Nanos,
     /// Writes to the slow store side by side, at most.
     pub depth: usize,
+    /// Bytes of the frames that are read from flash and on their way to the slow store, at most; but
+    /// those of one batch at least. They are not more than 4,096 frames. A disk sorts what it has: it
+    /// writes thousands of pages between two flushes in half the time that it takes for as many in
+    /// groups of a hundred.
+    pub leaving: u64,
     /// What lies beside a flash device of stamps: that of the formatting.
     pub beside: Beside,
 }
@@ -103,6 +108,7 @@ impl Default for OpenOptions {
             retry: Nanos::from_millis(100),
             patience: Nanos::from_secs(10),
             depth: 16,
+            leaving: 32 << 20,
             beside: Beside::default(),
         }
     }

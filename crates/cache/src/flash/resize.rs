@@ -32,9 +32,9 @@ use tantalum_rt::{First, Nanos, first};
 /// How long a batch that is not full waits while the front is waited for.
 const TURN: Nanos = Nanos::from_millis(1);
 
-/// The ring of a layout.
-pub(crate) fn ring_of(layout: &Layout, front: u64, rear: u64) -> Ring {
-    let leaving = leaving(layout.frames, layout.page);
+/// The ring of a layout, of which so many bytes may be on their way to the slow store.
+pub(crate) fn ring_of(layout: &Layout, bytes: u64, front: u64, rear: u64) -> Ring {
+    let leaving = leaving(layout.frames, layout.page, bytes);
     let mut ring = Ring::new(layout.batches, leaving, front, rear);
     ring.resize(layout.batches, layout.growing());
     ring

@@ -38,12 +38,11 @@ const AHEAD: u64 = DEPTH + 3;
 const SPARE: u64 = 4;
 
 /// How many batches may have pages on their way to the slow store, if a batch has so many frames of
-/// `page` bytes: as many as have 4,096 frames and 32 MiB together, and at least eight. A disk sorts
-/// what it has: it writes thousands of pages between two flushes in half the time that it takes for
-/// as many in groups of a hundred.
-pub(crate) fn leaving(frames: u32, page: u32) -> u64 {
+/// `page` bytes: as many as have 4,096 frames and `bytes` together, and at least one
+/// ([`OpenOptions::leaving`](crate::flash::OpenOptions::leaving)).
+pub(crate) fn leaving(frames: u32, page: u32, bytes: u64) -> u64 {
     let (frames, page) = (u64::from(frames.max(1)), u64::from(page.max(1)));
-    (4096 / frames).min((32 << 20) / (frames * page)).max(8)
+    (4096 / frames).min(bytes / (frames * page)).max(1)
 }
 
 #[derive(Debug)]
@@ -262,16 +261,17 @@ mod tests {
 
     #[test]
     fn few_large_batches_leave_at_a_time_and_many_small_ones() {
-        for (frames, page, batches) in [
-            (64, 4096, 64),
-            (64, 16 << 10, 32),
-            (128, 4096, 32),
-            (16, 16 << 10, 128),
-            (1, 512, 4096),
-            (64, 1 << 20, 8),
-            (4096, 1 << 20, 8),
+        for (frames, page, bytes, batches) in [
+            (64, 4096, 32 << 20, 64),
+            (64, 16 << 10, 32 << 20, 32),
+            (128, 4096, 32 << 20, 32),
+            (16, 16 << 10, 32 << 20, 128),
+            (1, 512, 32 << 20, 4096),
+            (64, 8192, 1 << 20, 2),
+            (64, 1 << 20, 32 << 20, 1),
+            (4096, 1 << 20, 0, 1),
         ] {
-            assert_eq!(leaving(frames, page), batches, "{frames} frames of {page}");
+            assert_eq!(leaving(frames, page, bytes), batches, "{frames} frames of {page}");
         }
     }
 
@@ -282,7 +282,7 @@ mod tests {
         fn it_goes_round(
             choices in proptest::collection::vec(any::<u16>(), 300..900),
             batches in prop_oneof![12..20u32, 20..300u32],
-            leaving in prop_oneof![Just(8u64), 8..40u64],
+            leaving in 1..40u64,
         ) {
             let n = u64::from(batches);
             let mut ring = Ring::new(batches, leaving, 1, 1);

@@ -57,7 +57,7 @@ pub struct CreateArguments {
     #[arg(long, value_name = "SIZE", value_parser = page, default_value = "4KiB")]
     page: u32,
     /// Pages of a batch: one write of the flash device has them, or what came before a flush.
-    /// Memory has up to 13 batches at least
+    /// Memory has six batches at least
     #[arg(long, value_name = "N", default_value_t = usual_batch())]
     batch: u32,
     /// When dirty pages reach the slow device
