@@ -460,7 +460,7 @@ fn a_cache_that_does_not_fit_any_more_is_refused_in_a_line() {
         }
     };
     for (from, to, why) in [
-        ("mode = \"back\"", "mode = \"bakc\"", "unfit.toml:5"),
+        ("mode = \"back\"", "mode = \"bakc\"", "unfit.toml:6"),
         ("page_bytes = 4096", "page_bites = 4096", "did you mean \"page_bytes\"?"),
         ("page_bytes = 4096", "page_bytes = \"4 KiB\"", "unfit.toml:4"),
         ("unfit.flash\"", "unfit.gone\"", "name a file or block device that is there"),

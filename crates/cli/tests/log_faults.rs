@@ -256,7 +256,7 @@ fn what_is_no_description_preset_or_folder_is_told_with_what_it_is() {
     ends(&tantalum(&words).arg(&image).output().expect("it starts"), 0);
     for (path, what) in [
         (&*a, "a device of a flash log"),
-        (&*blank, "a file of 4.00 MiB, and no text"),
+        (&*blank, "a file of 4.00 MiB, which is too long"),
         (&*image, "the image of a drive"),
         (folder, "a folder"),
     ] {

@@ -259,6 +259,12 @@ pub(crate) async fn check_blank<D: BlockDevice>(
     Ok(crc32c(&found))
 }
 
+/// Bytes of a section of a stream's room: a 32nd, at most 4 MiB; but so many that there are 4,096 of
+/// them at most, since an opening reads the beginning of each.
+fn usual_section(bytes: u64) -> u64 {
+    (bytes / 32).min(4 << 20).max(bytes / 4096)
+}
+
 /// Divides a device into sections.
 pub(crate) fn divide(
     superblock: Superblock,
@@ -268,7 +274,7 @@ pub(crate) fn divide(
     let (unit, partitions) = (u64::from(superblock.unit), u64::from(superblock.partitions));
     let units = superblock.bytes.saturating_sub(AREAS) / unit / partitions;
     let second = if superblock.role == Role::Archive { 0 } else { options.second_percent };
-    let wish = options.section_bytes.unwrap_or((units * unit / 32).min(4 << 20)) / unit;
+    let wish = options.section_bytes.unwrap_or_else(|| usual_section(units * unit)) / unit;
     // At least the main sections, and two of a second stream if there is one.
     let least = MAIN_MIN + if second > 0 { 2 } else { 0 };
     let section = wish.clamp(SECTION_MIN, (units / least).clamp(SECTION_MIN, 1 << 31));

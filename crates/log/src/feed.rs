@@ -1,6 +1,8 @@
 //! Reads a stream ahead of whoever wants it, in chunks.
 //!
-//! 1. At most [`AHEAD`] chunks wait: a reader is held back by how far delivery is.
+//! 1. At most [`AHEAD`] chunks are being read or wait: a reader is held back by how far delivery is.
+//!    So a disk has the next command before the chunk that it reads has ended, and loses no turn.
+//! 2. Chunks come in their order, whichever read ends first.
 
 use crate::member::MemberError;
 use crate::scan::Stream;
@@ -13,7 +15,7 @@ use tantalum_rt::{Domain, Rt};
 
 /// Bytes of a chunk, at most.
 const CHUNK: usize = 64 << 10;
-const AHEAD: usize = 2;
+const AHEAD: usize = 4;
 
 /// Some units of a section.
 pub(crate) struct Chunk {
@@ -26,9 +28,12 @@ pub(crate) struct Chunk {
     pub bad: Vec<usize>,
 }
 
+/// A chunk that was read; `None`: its read has not ended.
+type Slot = Rc<RefCell<Option<Result<Chunk, MemberError>>>>;
+
 #[derive(Default)]
 struct Queue {
-    chunks: VecDeque<Result<Chunk, MemberError>>,
+    chunks: VecDeque<Slot>,
     ended: bool,
 }
 
@@ -53,23 +58,22 @@ impl Feed {
             taken: Rc::new(WaitQueue::new(rt, "room for a piece of the log")),
         };
         let (queue, filled) = (feed.queue.clone(), feed.filled.clone());
-        let taken = feed.taken.clone();
+        let (taken, reads) = (feed.taken.clone(), domain.clone());
         domain.spawn_background("reader of a stream", async move {
             let (first, mut unit) = from;
             for span in first..stream.spans.len() {
                 while unit < stream.spans[span].units {
                     taken.until(|| queue.borrow().chunks.len() < AHEAD).await;
-                    let chunk = read_chunk(&stream, span, unit).await;
-                    let failed = chunk.is_err();
-                    if let Ok(chunk) = &chunk {
-                        let size = stream.member.superblock.unit as usize;
-                        unit += (chunk.bytes.len() / size) as u32;
-                    }
-                    queue.borrow_mut().chunks.push_back(chunk);
-                    filled.notify_all();
-                    if failed {
-                        return;
-                    }
+                    let slot = Slot::default();
+                    queue.borrow_mut().chunks.push_back(slot.clone());
+                    let (stream, filled) = (stream.clone(), filled.clone());
+                    let at = unit;
+                    unit += units_of(&stream, span, at);
+                    reads.spawn_background("a chunk of a stream", async move {
+                        let chunk = read_chunk(&stream, span, at).await;
+                        *slot.borrow_mut() = Some(chunk);
+                        filled.notify_all();
+                    });
                 }
                 unit = 0;
             }
@@ -79,17 +83,23 @@ impl Feed {
         feed
     }
 
-    /// The next chunk; `None` at the end of the stream.
+    /// The next chunk; `None` at the end of the stream. After an error there is nothing to take.
     pub async fn next(&self) -> Option<Result<Chunk, MemberError>> {
         let ready = || {
             let queue = self.queue.borrow();
-            !queue.chunks.is_empty() || queue.ended
+            queue.chunks.front().map_or(queue.ended, |slot| slot.borrow().is_some())
         };
         self.filled.until(ready).await;
-        let chunk = self.queue.borrow_mut().chunks.pop_front();
+        let slot = self.queue.borrow_mut().chunks.pop_front();
         self.taken.notify_all();
-        chunk
+        slot.and_then(|slot| slot.take())
     }
+}
+
+/// How many units a chunk from this one on has.
+fn units_of<D>(stream: &Stream<D>, span: usize, unit: u32) -> u32 {
+    let size = stream.member.superblock.unit as usize;
+    (CHUNK / size).max(1).min((stream.spans[span].units - unit) as usize) as u32
 }
 
 /// The next units of a section, as many as a chunk has.
@@ -99,8 +109,7 @@ pub(crate) async fn read_chunk<D: BlockDevice>(
     unit: u32,
 ) -> Result<Chunk, MemberError> {
     let (s, size) = (&stream.spans[span], stream.member.superblock.unit as usize);
-    let units = (CHUNK / size).max(1).min((s.units - unit) as usize);
-    let mut bytes = vec![0; units * size];
+    let mut bytes = vec![0; units_of(stream, span, unit) as usize * size];
     let bad = stream.member.read(s.unit + u64::from(unit), &mut bytes).await?;
     Ok(Chunk { span, unit, bytes, bad })
 }

@@ -32,7 +32,8 @@ pub struct CreateOptions {
     /// Bytes of a log block: a power of two from 512 to 16384, no less than the block of any
     /// device. `None`: the largest block of a device.
     pub unit: Option<u32>,
-    /// Bytes of a section, about. `None`: a 32nd of a stream, at most 4 MiB.
+    /// Bytes of a section, about. `None`: a 32nd of a stream, at most 4 MiB; of a stream of more than
+    /// 16 GiB a 4,096th.
     pub section_bytes: Option<u64>,
     /// Share of each device that is kept for what is written again, in percent: 0 to 50. With 0 a
     /// slow write is written again only where it may follow what a device has.

@@ -3,6 +3,7 @@
 //! 1. A section is known by the highest number in its first units. So a section whose header is
 //!    damaged is found by what was written with it.
 //! 2. Of a section the end is what the next one's header says; without that it is unknown.
+//! 3. [`TOGETHER`] beginnings are read at a time: a device with a queue sorts them.
 
 use crate::Lsn;
 use crate::area::Section;
@@ -10,9 +11,12 @@ use crate::format::{Found, read_block};
 use crate::member::{Member, MemberError};
 use std::rc::Rc;
 use tantalum_device::BlockDevice;
+use tantalum_rt::join_all;
 
 /// Units at the beginning of a section that are looked at.
 const PROBE: u32 = 8;
+/// Beginnings of sections that are read at a time.
+const TOGETHER: usize = 16;
 
 /// A section to read: what is known of it, where it begins, and how many units of it to read.
 #[derive(Clone, Debug)]
@@ -39,12 +43,22 @@ pub(crate) async fn find_sections<D: BlockDevice>(
     let (base, sections) = superblock.area(stream);
     let (size, section_units) = (superblock.unit as usize, superblock.section_units);
     let probe = PROBE.min(section_units);
-    let mut buf = vec![0; probe as usize * size];
+    let begins = |index: u32| base + u64::from(index) * u64::from(section_units);
+    let begin = async |index| {
+        let mut buf = vec![0; probe as usize * size];
+        member.read(begins(index), &mut buf).await.map(|_| buf)
+    };
     let mut found: Vec<(u32, Span)> = Vec::new();
     let mut heads = Vec::new();
+    let mut read = Vec::new();
     for index in 0..sections {
-        let unit = base + u64::from(index) * u64::from(section_units);
-        member.read(unit, &mut buf).await?;
+        if read.is_empty() {
+            let all = (index..sections).take(TOGETHER).map(&begin).collect();
+            let all: Result<Vec<_>, MemberError> = join_all(all).await.into_iter().collect();
+            read = all?;
+            read.reverse();
+        }
+        let (unit, buf) = (begins(index), read.pop().unwrap_or_default());
         let mut best: Option<(u32, Lsn)> = None;
         for block in buf.chunks(size) {
             let (head, section) = match read_block(block) {
