@@ -8,7 +8,8 @@
 //! - `raft-engine, filled`: also has its files written with zeros before it begins.
 //! - `okaywal`: its defaults; its checkpoints have nothing to do.
 //! - `group commit`: one file of zeros that were written, which it goes round in.
-//! - `tantalum-log`: one file of zeros, or four; a checkpoint every 64 MiB.
+//! - `tantalum-log`: one file of zeros, or four; a checkpoint every 64 MiB. Once more over another
+//!   file, to see what two of the same differ by; and with log blocks of 4 KiB instead of 512 bytes.
 
 use std::error::Error;
 use std::fs::{File, OpenOptions};
@@ -43,11 +44,17 @@ pub type Named = (&'static str, Arc<dyn Contender>);
 pub const OURS: &str = "tantalum-log";
 /// The same log over four files.
 pub const FOUR: &str = "tantalum-log, 4 files";
+/// The same log over another file.
+pub const AGAIN: &str = "tantalum-log, again";
+/// The same log with blocks of 4 KiB.
+pub const LARGE: &str = "tantalum-log, 4 KiB";
 
 pub fn all(folder: &Path) -> Result<Vec<Named>, Failure> {
     Ok(vec![
-        (OURS, Arc::new(Tantalum::new(folder, "one", 1)?)),
-        (FOUR, Arc::new(Tantalum::new(folder, "four", 4)?)),
+        (OURS, Arc::new(Tantalum::new(folder, "one", 1, None)?)),
+        (AGAIN, Arc::new(Tantalum::new(folder, "again", 1, None)?)),
+        (LARGE, Arc::new(Tantalum::new(folder, "large", 1, Some(4096))?)),
+        (FOUR, Arc::new(Tantalum::new(folder, "four", 4, None)?)),
         ("group commit", Arc::new(GroupCommit::new(&folder.join("group"))?)),
         ("raft-engine", Arc::new(Raft::new(&folder.join("raft"), false)?)),
         ("raft-engine, filled", Arc::new(Raft::new(&folder.join("filled"), true)?)),
@@ -58,7 +65,7 @@ pub fn all(folder: &Path) -> Result<Vec<Named>, Failure> {
 struct Tantalum(BlockingLog);
 
 impl Tantalum {
-    fn new(folder: &Path, name: &str, files: usize) -> Result<Tantalum, Failure> {
+    fn new(folder: &Path, name: &str, files: usize, unit: Option<u32>) -> Result<Self, Failure> {
         let mut options = BlockingOptions::default();
         options.file.keep_room = true;
         let path = |i| folder.join(format!("tantalum.{name}.{i}"));
@@ -66,7 +73,8 @@ impl Tantalum {
         for path in &paths {
             BlockingLog::make_file(path, FILE, &options)?;
         }
-        BlockingLog::create(&paths, None, &CreateOptions::default(), &options)?;
+        let made = CreateOptions { unit, ..CreateOptions::default() };
+        BlockingLog::create(&paths, None, &made, &options)?;
         Ok(Tantalum(BlockingLog::open(&paths, options)?))
     }
 }

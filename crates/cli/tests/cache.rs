@@ -464,7 +464,7 @@ fn a_cache_that_does_not_fit_any_more_is_refused_in_a_line() {
         ("page_bytes = 4096", "page_bites = 4096", "did you mean \"page_bytes\"?"),
         ("page_bytes = 4096", "page_bytes = \"4 KiB\"", "unfit.toml:4"),
         ("unfit.flash\"", "unfit.gone\"", "name a file or block device that is there"),
-        ("clean = \"read\"", "clean = \"never\"", "unfit.toml:8"),
+        ("clean = \"read\"", "clean = \"never\"", "unfit.toml:9"),
     ] {
         let wrong = text.replace(from, to);
         assert_ne!(wrong, text, "{from}");
