@@ -7,7 +7,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 use tantalum_cache::flash::{FlashCache, FormatOptions, NoHost, OpenOptions, SlowStore};
 use tantalum_device::IoError;
-use tantalum_rt::{Nanos, Rt};
+use tantalum_rt::{Nanos, Rt, join_all};
 
 const BATCHES: u64 = 400;
 
@@ -69,10 +69,13 @@ fn a_flush_covers_many_batches_and_few_writes_are_under_way_at_a_time() {
         let host = Rc::new(NoHost);
         let cache = FlashCache::open(&rt, bench.flash.clone(), store(), host, options).await;
         let cache = cache.unwrap();
-        // (No two are neighbours.)
-        for page in (0..6000).map(|n| n * 2) {
-            cache.evict(page, &content(page, 5, PAGE), true, 5).await.unwrap();
-        }
+        // Many at a time, so that batches are full. (No two pages are neighbours.)
+        let some = async |from: u64| {
+            for page in (from..from + 200).map(|n| n * 2) {
+                cache.evict(page, &content(page, 5, PAGE), true, 5).await.unwrap();
+            }
+        };
+        join_all((0..30).map(|i| some(i * 200)).collect()).await;
         assert_eq!(seen.together.get(), 3);
         // A sixteenth of the ring, less what the tail of it needs.
         let least = BATCHES / 16 * u64::from(format.frames) / 2;
