@@ -90,7 +90,7 @@ fn rows_on_small_blocks_run_and_are_judged_and_a_seed_gives_the_same_bytes() {
 /// A page of eight blocks tears where none of them does.
 #[test]
 fn without_copies_pages_over_small_blocks_tear() {
-    let head = FILE.split("[[row]]").next().unwrap();
+    let head = FILE.split("[[row]]").next().unwrap().replace("cuts = 4", "cuts = 20");
     let rows = "[[row]]\nworkload = \"pages\"\ndesign = \"stick\"\nexpect = \"lossy\"\n\
                 params = { \"engine.pages.double_write\" = false }";
     for row in run(&format!("{head}{rows}")).rows {
