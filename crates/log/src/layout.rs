@@ -99,7 +99,12 @@ pub(crate) fn plan<D>(
             return (plan, all);
         }
     }
-    (Plan::new(plan_options, lanes, health, state.epoch, end, checkpoint), all)
+    let mut plan = Plan::new(plan_options, lanes, health, state.epoch, end, checkpoint);
+    if from < end {
+        // Without room it stays on the devices that have it.
+        plan.set_short(end);
+    }
+    (plan, all)
 }
 
 /// The lanes of a device, with the areas that `found` knows; others are empty.

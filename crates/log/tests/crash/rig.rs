@@ -1,12 +1,12 @@
 //! A log on some devices, which can be cut at any moment of its life and opened again.
 
 use crate::model::{Shared, Work, work};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use tantalum_device::{Ack, Caps, Payload, PowerCycle, RamDevice, RamOptions};
 use tantalum_explore::{Journal, Slow};
 use tantalum_log::{
-    Barrier, CreateOptions, HedgeOptions, Log, LogDevice, LogError, OpenOptions, WhenFull,
+    Barrier, CreateOptions, HedgeOptions, Log, LogDevice, LogError, Lsn, OpenOptions, WhenFull,
 };
 use tantalum_rt::{Nanos, Rt, Runtime};
 
@@ -110,6 +110,8 @@ pub struct Rig {
     pub shape: Shape,
     pub devices: Vec<Device>,
     pub journal: Shared,
+    /// What lies before may have one copy.
+    alone: Rc<Cell<Lsn>>,
 }
 
 fn named(devices: &[Device]) -> Vec<LogDevice<Device>> {
@@ -122,18 +124,26 @@ fn on_links(devices: &[Device]) -> Vec<Device> {
     devices.iter().map(|d| Slow { inner: d.inner.device(), plan: d.plan.clone() }).collect()
 }
 
-/// After a crash each copy is whole.
+/// After a crash each copy is whole, but of what lies before `alone`.
 async fn whole_copies(
     rt: &Rt,
     devices: &[LogDevice<Device>],
     options: &OpenOptions,
+    alone: Lsn,
 ) -> Result<(), String> {
     let options = OpenOptions { read_only: true, ..options.clone() };
     let log = Log::open(rt, devices.to_vec(), options).await.map_err(|e| e.to_string())?;
     let found = log.one_copy().await.map_err(|e| e.to_string())?;
-    match found.first() {
+    match found.iter().find(|one| one.end > alone) {
         Some(one) => Err(format!("one copy: {one}, and {} more", found.len() - 1)),
         None => Ok(()),
+    }
+}
+
+/// What an opened log says it may have one copy of: for want of room the end could not be copied.
+fn note_alone(log: &Log<Device>, alone: &Cell<Lsn>) {
+    if log.stats().degraded {
+        alone.set(log.stats().durable);
     }
 }
 
@@ -158,7 +168,7 @@ impl Rig {
             async move { Log::create(&rt, &names[..count], names.get(count), &create).await };
         runtime.block_on(create).unwrap().unwrap();
         let journal = Rc::new(RefCell::new(Journal::default()));
-        let rig = Rig { runtime, shape: shape.clone(), devices, journal };
+        let rig = Rig { runtime, shape: shape.clone(), devices, journal, alone: Rc::default() };
         rig.slow_down();
         rig
     }
@@ -174,7 +184,7 @@ impl Rig {
     pub fn start(&self) -> Owner {
         let rt = self.runtime.handle();
         let slot = Owner::default();
-        let (log, journal) = (slot.clone(), self.journal.clone());
+        let (log, journal, alone) = (slot.clone(), self.journal.clone(), self.alone.clone());
         let (devices, options) = (named(&on_links(&self.devices)), self.shape.open_options());
         let plan = self.shape.work;
         rt.clone().spawn_background("the owner of the log", async move {
@@ -186,6 +196,7 @@ impl Rig {
             if let Err(e) = seen.check(&opened).await {
                 return *log.wrong.borrow_mut() = Some(e);
             }
+            note_alone(&opened, &alone);
             *journal.borrow_mut() = seen;
             *log.log.borrow_mut() = Some(opened.clone());
             work(rt, opened, journal, plan).await;
@@ -205,7 +216,8 @@ impl Rig {
             journal.acked = journal.acked.max(log.durable());
         }
         let journal = Rc::new(RefCell::new(journal));
-        let rig = Rig { runtime, shape: self.shape.clone(), devices, journal };
+        let alone = Rc::new(Cell::new(self.alone.get()));
+        let rig = Rig { runtime, shape: self.shape.clone(), devices, journal, alone };
         rig.slow_down();
         rig
     }
@@ -240,12 +252,14 @@ impl Rig {
         let devices: Vec<_> = devices.map(|(_, d)| d).collect();
         let mut journal = self.journal.borrow().clone();
         let has_copies = self.shape.copies > 1 && !self.shape.stalls;
+        let alone = self.alone.clone();
         let check = async move {
             if has_copies {
-                whole_copies(&rt, &devices, &options).await?;
+                whole_copies(&rt, &devices, &options, alone.get()).await?;
             }
             let log = Log::open(&rt, devices, options).await.map_err(|e| e.to_string())?;
             journal.check(&log).await?;
+            note_alone(&log, &alone);
             // It takes records as before, once it has room.
             let mut at = log.commit(b"after").await;
             if let Err(LogError::Full { .. }) = at {
