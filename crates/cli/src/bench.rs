@@ -2,21 +2,12 @@
 
 use crate::bar::{Bar, Began, Lines};
 use crate::{out, time};
-use clap::{Args, Subcommand};
+use clap::Args;
 use std::fmt::Write;
 use std::rc::Rc;
 use tantalum_drive::Design;
 use tantalum_lab::bench::{self, BenchReport};
 use tantalum_lab::subject::ssd_preset;
-
-/// Other words of `tantalum drive bench` and `tantalum cache bench`: they work, and no help names them.
-#[derive(Subcommand)]
-pub enum BenchCommand {
-    /// `tantalum drive bench`
-    Drive(DriveArguments),
-    /// `tantalum cache bench`
-    Cache(crate::cache::bench::BenchArguments),
-}
 
 /// Arguments of `tantalum drive bench`.
 #[derive(Args)]

@@ -141,7 +141,7 @@ Examples:
     Trace(trace::TraceCommand),
     /// Other words of `tantalum drive bench` and `tantalum cache bench`
     #[command(subcommand, hide = true)]
-    Bench(bench::BenchCommand),
+    Bench(BenchCommand),
     /// Print completions for a shell
     #[command(after_help = "\
 Examples:
@@ -154,6 +154,16 @@ Examples:
     /// The reference of all commands
     #[command(subcommand, hide = true)]
     Manual(manual::ManualCommand),
+}
+
+/// Other words of `tantalum drive bench` and `tantalum cache bench`: they work, and no help names
+/// them.
+#[derive(Subcommand)]
+enum BenchCommand {
+    /// `tantalum drive bench`
+    Drive(bench::DriveArguments),
+    /// `tantalum cache bench`
+    Cache(cache::bench::BenchArguments),
 }
 
 fn main() -> ExitCode {
@@ -178,8 +188,8 @@ fn main() -> ExitCode {
         Command::Fit(arguments) => fit::fit(&arguments),
         Command::Torture(arguments) => torture::torture(&arguments),
         Command::Trace(command) => trace::trace(&command),
-        Command::Bench(bench::BenchCommand::Drive(arguments)) => bench::bench(&arguments),
-        Command::Bench(bench::BenchCommand::Cache(arguments)) => cache::bench::bench(&arguments),
+        Command::Bench(BenchCommand::Drive(arguments)) => bench::bench(&arguments),
+        Command::Bench(BenchCommand::Cache(arguments)) => cache::bench::bench(&arguments),
         Command::Completions { shell } => completions(shell),
         Command::Manual(what) => manual::manual(&what, command()),
     };
