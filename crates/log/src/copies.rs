@@ -5,7 +5,8 @@
 //! 2. On a device counts what [`crate::merge`] takes from it: blocks in any of its streams, as far
 //!    as the epochs say.
 //! 3. While a device is left or lost, what is written has one copy less, and nothing is said.
-//! 4. What was written while a device was left stays on one device when that is back, and is found.
+//! 4. What was written while a device was left stays on one device until that has caught up
+//!    ([`crate::catch_up`]), and is found.
 
 use crate::Lsn;
 use crate::core::Core;
@@ -82,18 +83,9 @@ impl<D: BlockDevice + Clone + 'static> Core<D> {
         if self.copies < 2 || !state.devices.iter().enumerate().all(present) {
             return Ok(Vec::new());
         }
-        let streams = self.streams();
-        let reads = streams.iter().map(|stream| holds(stream, &state, self.first.get()));
-        let mut all = Vec::new();
-        for read in join_all(reads.collect()).await {
-            all.push(read?);
-        }
+        let (streams, all) = self.held(&state, self.first.get()).await?;
         let watermark = all.iter().map(|h| h.watermark).max().unwrap_or_default();
-        let parts = streams.iter().zip(&all).flat_map(|(stream, holds)| {
-            let device = stream.member.superblock.index;
-            holds.parts.iter().map(move |(from, to)| (device, *from, *to))
-        });
-        let alone = alone(parts.collect(), self.first.get(), watermark.min(self.durable()));
+        let alone = alone(parts(&streams, &all), self.first.get(), watermark.min(self.durable()));
         let told = alone.into_iter().map(|(device, lsn, end)| {
             let on = self.member(device as usize).map_or(String::new(), |m| m.name.clone());
             let others = streams.iter().zip(&all);
@@ -102,6 +94,47 @@ impl<D: BlockDevice + Clone + 'static> Core<D> {
         });
         Ok(told.collect())
     }
+
+    /// What each stream holds from this LSN on.
+    async fn held(&self, state: &State, from: Lsn) -> Result<Held<D>, LogError> {
+        let streams = self.streams();
+        let reads = streams.iter().map(|stream| holds(stream, state, from));
+        let mut all = Vec::new();
+        for read in join_all(reads.collect()).await {
+            all.push(read?);
+        }
+        Ok((streams, all))
+    }
+
+    /// What one device has alone between these LSNs, which is durable: the device, from where, to
+    /// where. And where that ends which a main stream of a device has.
+    pub async fn alone(
+        &self,
+        (from, to): (Lsn, Lsn),
+        (device, stream): (usize, u8),
+    ) -> Result<(Vec<(usize, Lsn, Lsn)>, Lsn), LogError> {
+        let state = self.state.borrow().clone();
+        let (streams, all) = self.held(&state, from).await?;
+        let own = streams
+            .iter()
+            .zip(&all)
+            .filter(|(s, _)| s.stream == stream && s.member.superblock.index as usize == device);
+        let end = own.flat_map(|(_, holds)| &holds.parts).map(|(_, end)| *end).max();
+        let alone = alone(parts(&streams, &all), from, to);
+        let alone = alone.into_iter().map(|(device, from, to)| (device as usize, from, to));
+        Ok((alone.collect(), end.unwrap_or_default()))
+    }
+}
+
+type Held<D> = (Vec<Rc<Stream<D>>>, Vec<Holds>);
+
+/// What each device holds, from where and to where.
+fn parts<D>(streams: &[Rc<Stream<D>>], all: &[Holds]) -> Vec<(u32, Lsn, Lsn)> {
+    let parts = streams.iter().zip(all).flat_map(|(stream, holds)| {
+        let device = stream.member.superblock.index;
+        holds.parts.iter().map(move |(from, to)| (device, *from, *to))
+    });
+    parts.collect()
 }
 
 /// What of these parts one device has alone, between two LSNs: the device, from where, to where.

@@ -13,10 +13,13 @@
 //!    copied before the log takes anything: written again as blocks of the next epoch, which do not
 //!    count before a state says that this epoch began where the copy does. So a cut meanwhile loses
 //!    neither the old blocks nor the order of streams.
-//! 4. A device that is missing may have a state newer by one. So before a log that was opened
+//! 4. A device that was left takes part again when it has what it missed ([`crate::catch_up`]), also
+//!    if the log was opened anew meanwhile.
+//! 5. A device that is missing may have a state newer by one. So before a log that was opened
 //!    for reading without it moves its checkpoint, a state says that the device is lost.
 
 use crate::OpenError;
+use crate::catch_up::Caught;
 use crate::core::Core;
 use crate::open::{bring, write_state};
 use crate::pace::Gift;
@@ -191,13 +194,23 @@ impl<D: BlockDevice + Clone + 'static> Core<D> {
         }
     }
 
+    /// Gives something to a device that does not take part. Whether it has taken it in time.
+    pub async fn give(
+        self: &Rc<Self>,
+        device: usize,
+        gift: Gift,
+        work: impl Future<Output = bool> + 'static,
+    ) -> bool {
+        let sent = self.send(device, gift, work);
+        self.await_sent(std::slice::from_ref(&sent)).await;
+        sent.is_taken()
+    }
+
     /// Gives a flush and this state to a device that was left. Whether it has taken both in time.
     async fn bring_back(self: &Rc<Self>, device: usize, state: &State) -> bool {
         let Some(member) = self.member(device) else { return false };
         let flush = async move { member.device.flush().await.is_ok() };
-        let flush = self.send(device, Gift::Flush, flush);
-        self.await_sent(std::slice::from_ref(&flush)).await;
-        if !flush.is_taken() {
+        if !self.give(device, Gift::Flush, flush).await {
             return false;
         }
         let Some(write) = self.send_state(device, Rc::new(state.clone())) else { return false };
@@ -238,7 +251,7 @@ impl<D: BlockDevice + Clone + 'static> Core<D> {
                 let (lagging, state) = (self.lagging.borrow().clone(), self.state.borrow().clone());
                 bring(&lagging, &state).await?;
                 self.lagging.borrow_mut().clear();
-                // A device that is missing in an opening for reading may have a newer state (4).
+                // A device that is missing in an opening for reading may have a newer state (5).
                 let without = {
                     let (state, members) = (self.state.borrow(), self.members.borrow());
                     state.without(|device| members[device].is_none())
@@ -302,11 +315,16 @@ impl<D: BlockDevice + Clone + 'static> Core<D> {
         }
     }
 
-    /// A device that was left has answered. It takes part again if it takes a flush and the state.
+    /// A device that was left has answered. It takes part again if it takes a flush, the state, and
+    /// what it missed.
     async fn take_back(self: &Rc<Self>, device: usize) {
         // It lags. Until it has the present state no state may say that it takes part (1).
         let present = self.state.borrow().clone();
         if !self.bring_back(device, &present).await {
+            return;
+        }
+        let caught = self.catch_up(device).await;
+        if let Caught::Left = caught {
             return;
         }
         let mut state = present.next();
@@ -315,6 +333,9 @@ impl<D: BlockDevice + Clone + 'static> Core<D> {
         let mut plan = self.plan();
         if self.state.borrow().devices[device].1 == Standing::Present {
             plan.returned(device);
+            if let Caught::Up(short) = caught {
+                plan.caught_up(short);
+            }
             if !taken.contains(&device) {
                 plan.distrust(device);
             }

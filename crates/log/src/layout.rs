@@ -8,7 +8,7 @@ use crate::member::Member;
 use crate::options::OpenOptions;
 use crate::plan::{Health, LaneSpec, Plan, PlanOptions};
 use crate::recover::Recovered;
-use crate::state::State;
+use crate::state::{Standing, State};
 use crate::superblock::{Role, Superblock};
 use std::rc::Rc;
 use tantalum_rt::Nanos;
@@ -68,9 +68,12 @@ pub(crate) fn plan<D>(
 ) -> (Plan, u64) {
     let present: Vec<Superblock> = members.iter().flatten().map(|m| m.superblock).collect();
     let plan_options = plan_options(&present, options);
-    let health = members.iter().map(|m| match m {
-        Some(_) => Health::Present,
-        None => Health::Failed,
+    let standing = state.devices.iter().map(|(_, standing)| *standing);
+    let health = members.iter().zip(standing).map(|(m, standing)| match (m, standing) {
+        // Who reads writes nothing to it.
+        (Some(_), Standing::Left) if !options.read_only => Health::Left,
+        (Some(_), _) => Health::Present,
+        (None, _) => Health::Failed,
     });
     let mut lanes = Vec::new();
     for (device, member) in members.iter().enumerate() {

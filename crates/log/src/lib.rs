@@ -75,7 +75,9 @@
 mod area;
 #[cfg(feature = "blocking")]
 pub mod blocking;
+mod catch_up;
 mod copies;
+mod copy;
 mod core;
 mod create;
 mod cutter;

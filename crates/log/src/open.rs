@@ -131,7 +131,7 @@ async fn open_all<D: BlockDevice + 'static>(
     let newest = without(&newest, &members).await?;
     let seen = recovered.newest.as_ref().map_or(0, |(epoch, _)| *epoch);
     let mut state = newest.new_epoch_after(seen, recovered.end);
-    stand(&members, &mut state);
+    stand(&members, &mut state, usize::from(copies_of(&members)));
     let all: Vec<_> = present(&members).collect();
     let some = crate::planted::planted!(EpochOnOneDevice);
     let all = if some { &all[..1] } else { &all[..] };
@@ -150,10 +150,16 @@ pub(crate) async fn bring<D: BlockDevice>(
     join_all(writes).await.into_iter().collect()
 }
 
-/// Who is not there is lost, and who is takes part.
-fn stand<D>(members: &[Option<Rc<Member<D>>>], state: &mut State) {
+/// Who is not there is lost, and who is takes part. One that was left and lacks what the others have
+/// gets that first.
+fn stand<D>(members: &[Option<Rc<Member<D>>>], state: &mut State, copies: usize) {
+    let lacks = took_part(members, state) > 0 && took_part(members, state) < copies;
     for (member, (_, standing)) in members.iter().zip(&mut state.devices) {
-        *standing = if member.is_some() { Standing::Present } else { Standing::Lost };
+        *standing = match member {
+            None => Standing::Lost,
+            Some(m) if lacks && *standing == Standing::Left && in_array(m) => Standing::Left,
+            Some(_) => Standing::Present,
+        };
     }
 }
 
@@ -339,20 +345,33 @@ fn take_part<D>(
             let (devices, or) = (members.len(), or_degraded(copies));
             return Err(OpenError::Missing { index, devices, or });
         }
+        let of_array = members.iter().flatten().any(|m| in_array(m));
+        if of_array && took_part(&members, newest) == 0 && !options.salvage {
+            // The others were left, and lack what it alone has.
+            let (devices, or) = (members.len(), OR_SALVAGE);
+            return Err(OpenError::Missing { index, devices, or });
+        }
     }
     Ok((members, lagging))
 }
 
 /// How many devices of the array took part by this state.
 fn took_part<D>(members: &[Option<Rc<Member<D>>>], state: &State) -> usize {
-    let superblocks = members.iter().flatten().map(|m| m.superblock);
-    let array = superblocks.filter(|s| s.role == Role::Array);
-    array.filter(|s| state.devices[s.index as usize].1 == Standing::Present).count()
+    let array = members.iter().flatten().filter(|m| in_array(m));
+    let standing = |m: &&Rc<Member<D>>| state.devices[m.superblock.index as usize].1;
+    array.filter(|m| standing(m) == Standing::Present).count()
+}
+
+fn in_array<D>(member: &Member<D>) -> bool {
+    member.superblock.role == Role::Array
 }
 
 fn copies_of<D>(members: &[Option<Rc<Member<D>>>]) -> u8 {
     members.iter().flatten().next().map_or(1, |m| m.superblock.copies)
 }
+
+const OR_SALVAGE: &str = ": it alone has the newest records. To do without these, open the log with \
+                          `salvage`";
 
 pub(crate) fn or_degraded(copies: u8) -> &'static str {
     if copies > 1 { ", or open the log without it, with `degraded`" } else { "" }

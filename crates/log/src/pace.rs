@@ -13,6 +13,8 @@ const WINDOW: usize = 7;
 pub(crate) enum Gift {
     State,
     Flush,
+    /// Something of the log that it missed.
+    Copy,
 }
 
 /// What is known of one device.
@@ -20,6 +22,7 @@ pub(crate) enum Gift {
 pub(crate) struct Paces {
     state: Pace,
     flush: Pace,
+    copy: Pace,
 }
 
 impl Paces {
@@ -27,6 +30,7 @@ impl Paces {
         match gift {
             Gift::State => &mut self.state,
             Gift::Flush => &mut self.flush,
+            Gift::Copy => &mut self.copy,
         }
     }
 }

@@ -3,36 +3,30 @@
 //! 1. Only a device that is lost is replaced: what any other one holds counts.
 //! 2. The new device gets a copy of everything from the checkpoint to the durable LSN before it
 //!    takes part. So once it does, any one device may be lost again.
-//! 3. What is copied lies in the new device's first main stream, in order, and counts as what a new
-//!    epoch writes behind it does. Until a state says that the device takes part, nothing of it
-//!    counts.
-//! 4. Meanwhile the checkpoint does not move. Groups are written as before, until little is left to
-//!    copy; then they wait.
+//! 3. What is copied ([`crate::copy`]) counts as what a new epoch writes behind it does. Until a state
+//!    says that the device takes part, nothing of it counts.
+//! 4. Meanwhile the checkpoint does not move.
 //! 5. A new device that does not answer holds nothing up: it is given up after a bound.
 //! 6. What an earlier replacement has left on the new device, which came to nothing, is no data.
 //! 7. A replacement that has begun is carried out though nobody waits for it.
 
-use crate::area::Area;
+use crate::area::Place;
+use crate::copy::Onto;
 use crate::core::Core;
 use crate::create::{check_blank, check_blocks, device_identity, install, io};
 use crate::describe::is_left_over;
-use crate::encode::{bytes_of, encode};
-use crate::error::{Damage, LogError, OpenError};
-use crate::format::{block_of, payload};
+use crate::error::{LogError, OpenError};
 use crate::keep::PATIENCE;
 use crate::layout::lanes_of;
 use crate::member::Member;
 use crate::options::LogDevice;
-use crate::plan::Order;
+use crate::plan::LaneSpec;
 use crate::state::{Standing, State};
 use crate::superblock::{AREAS, Role, Superblock};
-use crate::{Lsn, tasks};
+use crate::tasks;
 use std::rc::Rc;
 use tantalum_device::{BlockDevice, IoError, Payload};
 use tantalum_rt::{Cancelled, First, first};
-
-/// Bytes that are copied at once, about.
-const PIECE: u64 = 64 << 10;
 
 impl<D: BlockDevice + Clone + 'static> Core<D> {
     pub async fn replace(
@@ -89,27 +83,16 @@ impl<D: BlockDevice + Clone + 'static> Core<D> {
         let LogDevice { name, device } = device;
         let member = Rc::new(Member::new(name, device, superblock, self.options.barrier)?);
         let mut lanes = lanes_of(index, &member, &self.options, |_| None);
-        let area = &mut lanes[0].main;
-        let mut copied = self.first.get();
-        let mut left = u64::MAX;
-        // As long as that brings the end nearer.
-        loop {
-            let now = self.durable().since(copied);
-            let much = now > self.options.memory as u64 / 2;
-            if now <= PIECE || now > left / 2 && !much {
-                break;
-            }
-            left = now;
-            copied = self.copy_to(&member, area, copied, self.durable()).await?;
-        }
+        let write = async |place: &Place, bytes: Vec<u8>| {
+            Ok(self.in_time(&member.name, member.write(place.unit, &bytes)).await??)
+        };
+        let LaneSpec { stream, main: area, .. } = &mut lanes[0];
+        let mut onto = Onto { member: &member, stream: *stream, area, write };
+        let copied = self.copy_most(&mut onto, self.first.get()).await?;
         // The rest, while nothing is added. A new epoch follows by itself.
-        self.plan().pause();
-        self.pump();
-        let quiet = || self.plan().is_quiet() || self.is_failed();
-        self.until_changed(|| !quiet()).await;
-        self.check_failed()?;
+        self.until_paused().await?;
         self.plan().freeze();
-        let copied = self.copy_to(&member, area, copied, self.durable()).await;
+        let copied = self.copy_to(&mut onto, copied, self.durable()).await;
         if copied.is_err() {
             self.plan().thaw();
             self.pump();
@@ -190,62 +173,6 @@ impl<D: BlockDevice + Clone + 'static> Core<D> {
             return Err(OpenError::TooSmall { device, bytes, needed, or });
         }
         Ok(superblock)
-    }
-
-    /// Copies the log from the block of `from` to `to`.
-    async fn copy_to(
-        &self,
-        member: &Member<D>,
-        area: &mut Area,
-        from: Lsn,
-        to: Lsn,
-    ) -> Result<Lsn, LogError> {
-        let payload = payload(self.unit);
-        let most = (PIECE / u64::from(self.unit)).min(u64::from(area.section_room()));
-        let mut merge = self.merge(from);
-        let mut block = block_of(from, payload);
-        while block < to {
-            let mut bytes: Vec<u8> = Vec::new();
-            let want = to.since(block).min(most * payload) as usize;
-            while bytes.len() < want {
-                match merge.next().await? {
-                    Some((_, more)) => bytes.extend(more),
-                    None if block.plus(bytes.len() as u64) < from => bytes.resize(want, 0),
-                    None => {
-                        let lsn = block.plus(bytes.len() as u64);
-                        let place = merge.suspect(lsn);
-                        return Err(LogError::Damaged(Damage { lsn, watermark: to, place }));
-                    }
-                }
-            }
-            bytes.truncate(want);
-            let end = block.plus(want as u64);
-            let units = want.div_ceil(payload as usize) as u32;
-            let Some(place) = area.take(units, block, end, self.first.get()) else {
-                return Err(LogError::Full { first: self.first.get(), end: to });
-            };
-            let order = Order {
-                ticket: 0,
-                lane: 0,
-                device: member.superblock.index as usize,
-                stream: 0,
-                place,
-                block,
-                to: end,
-                epoch: self.state.borrow().epoch,
-                watermark: to.min(self.durable()),
-            };
-            let copy = |lsn: Lsn, piece: &mut [u8]| {
-                let at = lsn.since(block) as usize;
-                piece.copy_from_slice(&bytes[at..at + piece.len()]);
-            };
-            let mut blocks = vec![0; bytes_of(&order, self.unit)];
-            encode(&order, copy, self.unit, member.tag, &mut blocks);
-            self.in_time(&member.name, member.write(order.place.unit, &blocks)).await??;
-            // What ends within a block is repeated.
-            block = if end < to { end } else { to };
-        }
-        Ok(to)
     }
 }
 

@@ -96,9 +96,9 @@ pub struct LogStats {
     pub sections_used: u64,
     /// Sections of all main streams.
     pub sections: u64,
-    /// Whether records behind the checkpoint may have fewer copies than the log was made for. That a
-    /// device was left while they were written is known until the log is closed, or until it is
-    /// opened once more.
+    /// Whether records behind the checkpoint may have fewer copies than the log was made for: a device
+    /// is left, lost, or about to catch up; or what it missed could not be copied to it. The latter is
+    /// known until the log is closed, or until it is opened once more.
     pub degraded: bool,
     /// Devices by index.
     pub devices: Vec<DeviceStats>,
@@ -117,7 +117,7 @@ impl LogStats {
         let said = |d: &DeviceStats| {
             let why = match d.health {
                 DeviceHealth::Present => return None,
-                DeviceHealth::Left => "does not answer",
+                DeviceHealth::Left => "does not answer, or is catching up",
                 DeviceHealth::Failed => "is lost",
             };
             Some(match d.name.as_str() {

@@ -138,7 +138,7 @@ impl Plan {
         let first = self.lanes.len();
         self.lanes.extend(lanes.into_iter().map(Lane::new));
         self.health[device] = Health::Present;
-        self.short = Lsn::ZERO; // It has everything.
+        self.short = (Lsn::ZERO, Lsn::ZERO); // It has everything.
         if self.archive().is_some_and(|lane| lane.device == device) {
             self.skip_archive();
         }
@@ -222,6 +222,7 @@ impl Plan {
     /// The new epoch is durable, and these devices take part no longer, or (if the standing says so)
     /// again.
     pub fn restarted(&mut self, epoch: u32, devices: &[(usize, Standing)]) {
+        let was_short = self.is_short();
         self.note_short();
         for (device, standing) in devices {
             self.health[*device] = match standing {
@@ -231,6 +232,9 @@ impl Plan {
             };
         }
         self.failing.retain(|d| self.health[*d] == Health::Present);
+        if !was_short {
+            self.short.0 = self.durable;
+        }
         self.counts.restarts += 1;
         self.epoch = epoch;
         self.groups.clear();
@@ -263,8 +267,8 @@ impl Plan {
 
     /// Which devices take part changes. What was written so far may have too few copies.
     fn note_short(&mut self) {
-        if self.options.copies > self.present_devices() {
-            self.set_short(self.formed);
+        if self.has_too_few() {
+            self.short.1 = self.short.1.max(self.formed);
         }
     }
 

@@ -22,11 +22,12 @@
 //! 6. **Room.** What was appended found room then. A device that is left or lost takes its room
 //!    along; then what finds none waits for the checkpoint ([`Plan::lacks_room`]).
 //! 7. **Short of copies.** What was written while a device was left has fewer copies than the others
-//!    have, also when that takes part again: until the checkpoint is past it ([`Plan::is_short`]).
+//!    have, until that device has caught up or the checkpoint is past it ([`Plan::is_short`]).
 //! 8. **Memory.** Each lane has one write in flight. Only bytes from [`Plan::keep`] on are needed
 //!    in memory.
 
 mod archive;
+mod back;
 mod choose;
 mod done;
 mod epoch;
@@ -221,8 +222,8 @@ pub(crate) struct Plan {
     mode: epoch::Mode,
     epoch: u32,
     checkpoint: Lsn,
-    /// What lies before may have fewer copies than are wanted.
-    short: Lsn,
+    /// What lies between may have fewer copies than are wanted.
+    short: (Lsn, Lsn),
     groups: VecDeque<Group>,
     next_group: u64,
     next_ticket: u64,
@@ -261,7 +262,7 @@ impl Plan {
             mode: epoch::Mode::Running,
             epoch,
             checkpoint,
-            short: Lsn::ZERO,
+            short: (Lsn::ZERO, Lsn::ZERO),
             groups: VecDeque::new(),
             next_group: 1,
             next_ticket: 1,
@@ -283,12 +284,17 @@ impl Plan {
 
     /// Whether there is something behind the checkpoint that may have fewer copies than are wanted.
     pub fn is_short(&self) -> bool {
-        self.options.copies > self.present_devices() || self.checkpoint < self.short
+        self.has_too_few() || self.checkpoint < self.short.1
     }
 
-    /// What lies before may have fewer copies than are wanted.
+    /// Whether fewer devices take part than there must be copies.
+    pub fn has_too_few(&self) -> bool {
+        self.options.copies > self.present_devices()
+    }
+
+    /// What lies before `to` may have fewer copies than are wanted.
     pub fn set_short(&mut self, to: Lsn) {
-        self.short = self.short.max(to);
+        self.short = (Lsn::ZERO, self.short.1.max(to));
     }
 
     /// So many bytes are behind the others in memory.

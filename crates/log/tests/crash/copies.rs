@@ -2,8 +2,8 @@
 
 use crate::running::{Device, commit_many, make, named, options, run};
 use tantalum_device::{Block, BlockDevice, Data, DataMut, Durability, PowerCycle};
-use tantalum_log::{DeviceHealth, Log, Lsn, OneCopy, OpenOptions};
-use tantalum_rt::{Nanos, Rt};
+use tantalum_log::{Log, Lsn, OneCopy, OpenOptions};
+use tantalum_rt::Rt;
 
 const UNIT: usize = 512;
 const FULL: u64 = UNIT as u64 - 40;
@@ -19,7 +19,7 @@ async fn put(device: &Device, at: usize, bytes: &[u8]) {
     device.write(Block(at as u64), Data::Bytes(bytes), Durability::Fua).await.unwrap();
 }
 
-async fn found(rt: &Rt, devices: &[Device]) -> Vec<OneCopy> {
+pub async fn found(rt: &Rt, devices: &[Device]) -> Vec<OneCopy> {
     let options = OpenOptions { read_only: true, ..options() };
     let log = Log::open(rt, named(devices), options).await.unwrap();
     log.one_copy().await.unwrap()
@@ -62,30 +62,4 @@ fn damage_to_one_copy_is_found_where_it_is() {
             assert!(damaged > 5, "{damaged} blocks");
         });
     }
-}
-
-#[test]
-fn what_was_written_while_a_device_was_left_has_one_copy_until_the_checkpoint_is_past_it() {
-    run(async |rt| {
-        let (devices, log) = make(&rt, 2, 2).await;
-        commit_many(&rt, &log, 2, 5).await.unwrap();
-        devices[1].plan.stalled.set(true);
-        let before = log.end();
-        commit_many(&rt, &log, 2, 5).await.unwrap();
-        let left = log.end();
-        devices[1].let_go();
-        while log.stats().devices[1].health != DeviceHealth::Present {
-            rt.sleep(Nanos::from_millis(1)).await;
-        }
-        commit_many(&rt, &log, 2, 5).await.unwrap();
-        let told = log.one_copy().await.unwrap();
-        assert!(!told.is_empty());
-        for one in &told {
-            assert!(one.on == "device 0" && before <= one.lsn && one.end <= left, "{one}");
-        }
-        log.checkpoint(log.durable(), 1).await.unwrap();
-        commit_many(&rt, &log, 2, 5).await.unwrap();
-        log.close().await.unwrap();
-        assert_eq!(found(&rt, &devices).await, []);
-    });
 }

@@ -1,5 +1,6 @@
 //! The log on devices that lose their power: at every moment, again and again, for many laps.
 
+mod caught_up;
 mod copies;
 mod cuts;
 mod degraded;

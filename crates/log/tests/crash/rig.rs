@@ -140,7 +140,8 @@ async fn whole_copies(
     }
 }
 
-/// What an opened log says it may have one copy of: for want of room the end could not be copied.
+/// What a log says it may have one copy of: for want of room the end could not be copied, or a device
+/// was away and has not caught up.
 fn note_alone(log: &Log<Device>, alone: &Cell<Lsn>) {
     if log.stats().degraded {
         alone.set(log.stats().durable);
@@ -212,11 +213,12 @@ impl Rig {
             |(i, d): (usize, &Device)| Slow::new(&rt, d.inner.cut_copy(&rt), &format!("slow {i}"));
         let devices = self.devices.iter().enumerate().map(copy).collect();
         let mut journal = self.journal.borrow().clone();
+        let alone = Rc::new(Cell::new(self.alone.get()));
         if let Some(log) = owner.and_then(|o| o.log.borrow().clone()) {
             journal.acked = journal.acked.max(log.durable());
+            note_alone(&log, &alone);
         }
         let journal = Rc::new(RefCell::new(journal));
-        let alone = Rc::new(Cell::new(self.alone.get()));
         let rig = Rig { runtime, shape: self.shape.clone(), devices, journal, alone };
         rig.slow_down();
         rig
@@ -251,7 +253,7 @@ impl Rig {
         let devices = devices.into_iter().enumerate().filter(|(i, _)| which(*i));
         let devices: Vec<_> = devices.map(|(_, d)| d).collect();
         let mut journal = self.journal.borrow().clone();
-        let has_copies = self.shape.copies > 1 && !self.shape.stalls;
+        let has_copies = self.shape.copies > 1;
         let alone = self.alone.clone();
         let check = async move {
             if has_copies {

@@ -153,42 +153,6 @@ fn a_stalled_device_is_left_and_taken_back() {
     });
 }
 
-/// What was written while a device was left has one copy, also when that takes part again. Once
-/// nobody was told.
-#[test]
-fn records_of_the_time_when_a_device_was_left_have_one_copy_and_that_is_told() {
-    run(async |rt| {
-        let (devices, log) = make(&rt, 2, 2).await;
-        commit_many(&rt, &log, 4, 10).await.unwrap();
-        assert_eq!((log.stats().degraded, log.stats().without()), (false, None));
-        let leave = async |log: &Log<Device>| {
-            devices[1].plan.stalled.set(true);
-            commit_many(&rt, log, 4, 10).await.unwrap();
-            assert_eq!(log.stats().devices[1].health, DeviceHealth::Left);
-        };
-        let is_told = async |log: &Log<Device>| {
-            let stats = log.stats();
-            assert!(stats.degraded && stats.absent().is_empty(), "{stats:?}");
-            assert!(stats.without().unwrap().contains("a device was away"), "{stats:?}");
-            let end = commit_many(&rt, log, 1, 1).await.map(|()| log.durable()).unwrap();
-            assert!(log.stats().degraded);
-            log.checkpoint(end, 7).await.unwrap();
-            assert_eq!((log.stats().degraded, log.stats().without()), (false, None));
-        };
-        leave(&log).await;
-        devices[1].let_go();
-        while log.stats().devices[1].health != DeviceHealth::Present {
-            rt.sleep(Nanos::from_millis(1)).await;
-        }
-        is_told(&log).await;
-        // The same if it takes part again after the log was opened anew.
-        leave(&log).await;
-        power_cycle(log, &devices).await;
-        let log = Log::open(&rt, named(&devices), options()).await.unwrap();
-        is_told(&log).await;
-    });
-}
-
 /// Power goes while a device is left: it lags behind the others, and that is no error.
 #[test]
 fn a_device_that_was_left_lags_and_that_is_known() {

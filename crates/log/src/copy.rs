@@ -1,0 +1,114 @@
+//! The log copied onto a device, while it runs.
+//!
+//! 1. What is copied was durable before: its bytes do not change any more.
+//! 2. It lies in one main stream of the device, in order, as blocks of the present epoch.
+//! 3. Groups are written as before until little is left to copy ([`Core::copy_most`]); then they wait
+//!    ([`Core::until_paused`]).
+
+use crate::Lsn;
+use crate::area::{Area, Place};
+use crate::core::Core;
+use crate::encode::{bytes_of, encode};
+use crate::error::{Damage, LogError};
+use crate::format::{block_of, payload};
+use crate::member::Member;
+use crate::plan::Order;
+use std::rc::Rc;
+use tantalum_device::BlockDevice;
+
+/// Bytes that are copied at once, about.
+const PIECE: u64 = 64 << 10;
+
+/// What a copy is written to.
+pub(crate) struct Onto<'a, D, W> {
+    pub member: &'a Member<D>,
+    /// A main stream of it.
+    pub stream: u8,
+    pub area: &'a mut Area,
+    /// Writes whole units there, durably.
+    pub write: W,
+}
+
+impl<D: BlockDevice + Clone + 'static> Core<D> {
+    /// Copies from the block of `from` on, as long as that brings the end nearer. Gives up to where.
+    pub async fn copy_most(
+        self: &Rc<Self>,
+        onto: &mut Onto<'_, D, impl AsyncFn(&Place, Vec<u8>) -> Result<(), LogError>>,
+        from: Lsn,
+    ) -> Result<Lsn, LogError> {
+        let (mut copied, mut left) = (from, u64::MAX);
+        loop {
+            let now = self.durable().since(copied);
+            let much = now > self.options.memory as u64 / 2;
+            if now <= PIECE || now > left / 2 && !much {
+                return Ok(copied);
+            }
+            left = now;
+            copied = self.copy_to(onto, copied, self.durable()).await?;
+        }
+    }
+
+    /// Nothing new is issued from now on, and what was has ended.
+    pub async fn until_paused(self: &Rc<Self>) -> Result<(), LogError> {
+        self.plan().pause();
+        self.pump();
+        let quiet = || self.plan().is_quiet() || self.is_failed();
+        self.until_changed(|| !quiet()).await;
+        self.check_failed()
+    }
+
+    /// Copies what lies between these LSNs, from the block of the first on. Gives the second.
+    pub async fn copy_to(
+        &self,
+        onto: &mut Onto<'_, D, impl AsyncFn(&Place, Vec<u8>) -> Result<(), LogError>>,
+        from: Lsn,
+        to: Lsn,
+    ) -> Result<Lsn, LogError> {
+        let payload = payload(self.unit);
+        let most = (PIECE / u64::from(self.unit)).min(u64::from(onto.area.section_room()));
+        let mut merge = self.merge(from);
+        let mut block = block_of(from, payload);
+        while block < to {
+            let mut bytes: Vec<u8> = Vec::new();
+            let want = to.since(block).min(most * payload) as usize;
+            while bytes.len() < want {
+                match merge.next().await? {
+                    Some((_, more)) => bytes.extend(more),
+                    None if block.plus(bytes.len() as u64) < from => bytes.resize(want, 0),
+                    None => {
+                        let lsn = block.plus(bytes.len() as u64);
+                        let place = merge.suspect(lsn);
+                        return Err(LogError::Damaged(Damage { lsn, watermark: to, place }));
+                    }
+                }
+            }
+            bytes.truncate(want);
+            let end = block.plus(want as u64);
+            let units = want.div_ceil(payload as usize) as u32;
+            let Some(place) = onto.area.take(units, block, end, self.first.get()) else {
+                return Err(LogError::Full { first: self.first.get(), end: to });
+            };
+            let order = Order {
+                ticket: 0,
+                lane: 0,
+                device: onto.member.superblock.index as usize,
+                stream: onto.stream,
+                place,
+                block,
+                to: end,
+                epoch: self.state.borrow().epoch,
+                watermark: to.min(self.durable()),
+            };
+            let copy = |lsn: Lsn, piece: &mut [u8]| {
+                let at = lsn.since(block) as usize;
+                piece.copy_from_slice(&bytes[at..at + piece.len()]);
+            };
+            let mut blocks = vec![0; bytes_of(&order, self.unit)];
+            encode(&order, copy, self.unit, onto.member.tag, &mut blocks);
+            (onto.write)(&order.place, blocks).await?;
+            // What ends within a block is repeated.
+            block = if end < to { end } else { to };
+        }
+        Ok(to)
+    }
+}
