@@ -8,21 +8,22 @@
 //! - `raft-engine, filled`: also has its files written with zeros before it begins.
 //! - `okaywal`: its defaults; its checkpoints have nothing to do.
 //! - `group commit`: one file of zeros that were written, which it goes round in.
-//! - `tantalum-log`: one file of zeros, or four; a checkpoint every 64 MiB. Once more over another
-//!   file, to see what two of the same differ by; and with log blocks of 4 KiB instead of 512 bytes.
+//! - `tantalum-log`: one file of zeros, or four; a checkpoint before it is full. Once more over another
+//!   file, to see what two of the same differ by; with log blocks of 4 KiB instead of 512 bytes; and
+//!   with all writes made by the thread of the log, to which each commit is posted, and which posts back.
 
 use std::error::Error;
-use std::fs::{File, OpenOptions};
+use std::fs::{self, OpenOptions};
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex};
-use tantalum_log::{BlockingLog, BlockingOptions, CreateOptions};
+use tantalum_device::File;
+use tantalum_log::{BlockingLog, BlockingOptions, CreateOptions, LogDevice};
+use tantalum_rt::Rt;
 
 /// Bytes of a file that a contender goes round in.
 const FILE: u64 = 256 << 20;
-/// Bytes after which the log is cut off behind.
-const CUT: u64 = 64 << 20;
 
 pub type Failure = Box<dyn Error + Send + Sync>;
 
@@ -49,12 +50,17 @@ pub const AGAIN: &str = "tantalum-log, again";
 /// The same log with blocks of 4 KiB.
 pub const LARGE: &str = "tantalum-log, 4 KiB";
 
-pub fn all(folder: &Path) -> Result<Vec<Named>, Failure> {
+/// The same log, whose own thread does all writes.
+pub const POSTED: &str = "tantalum-log, posted";
+
+/// Logs for records of at least so many bytes.
+pub fn all(folder: &Path, least: u64) -> Result<Vec<Named>, Failure> {
     Ok(vec![
-        (OURS, Arc::new(Tantalum::new(folder, "one", 1, None)?)),
-        (AGAIN, Arc::new(Tantalum::new(folder, "again", 1, None)?)),
-        (LARGE, Arc::new(Tantalum::new(folder, "large", 1, Some(4096))?)),
-        (FOUR, Arc::new(Tantalum::new(folder, "four", 4, None)?)),
+        (OURS, Arc::new(Tantalum::new((folder, least), "one", 1, None, false)?)),
+        (AGAIN, Arc::new(Tantalum::new((folder, least), "again", 1, None, false)?)),
+        (LARGE, Arc::new(Tantalum::new((folder, least), "large", 1, Some(4096), false)?)),
+        (POSTED, Arc::new(Tantalum::new((folder, least), "posted", 1, None, true)?)),
+        (FOUR, Arc::new(Tantalum::new((folder, least), "four", 4, None, false)?)),
         ("group commit", Arc::new(GroupCommit::new(&folder.join("group"))?)),
         ("raft-engine", Arc::new(Raft::new(&folder.join("raft"), false)?)),
         ("raft-engine, filled", Arc::new(Raft::new(&folder.join("filled"), true)?)),
@@ -62,10 +68,21 @@ pub fn all(folder: &Path) -> Result<Vec<Named>, Failure> {
     ])
 }
 
-struct Tantalum(BlockingLog);
+struct Tantalum {
+    log: BlockingLog,
+    /// Bytes after which the log is cut off behind: if each block has one short record, they fill half
+    /// of a file.
+    cut: u64,
+}
 
 impl Tantalum {
-    fn new(folder: &Path, name: &str, files: usize, unit: Option<u32>) -> Result<Self, Failure> {
+    fn new(
+        (folder, least): (&Path, u64),
+        name: &str,
+        files: usize,
+        unit: Option<u32>,
+        posted: bool,
+    ) -> Result<Self, Failure> {
         let mut options = BlockingOptions::default();
         options.file.keep_room = true;
         let path = |i| folder.join(format!("tantalum.{name}.{i}"));
@@ -75,15 +92,27 @@ impl Tantalum {
         }
         let made = CreateOptions { unit, ..CreateOptions::default() };
         BlockingLog::create(&paths, None, &made, &options)?;
-        Ok(Tantalum(BlockingLog::open(&paths, options)?))
+        let cut = FILE / 2 / u64::from(unit.unwrap_or(512)) * least;
+        if !posted {
+            return Ok(Tantalum { log: BlockingLog::open(&paths, options)?, cut });
+        }
+        let settings = options.file.clone();
+        let make = async move |rt: Rt| {
+            let device = |path: &PathBuf| {
+                let name = path.display().to_string();
+                File::open(&rt, path, &settings).map(|file| LogDevice::new(name, file))
+            };
+            Ok(paths.iter().map(device).collect::<Result<_, _>>()?)
+        };
+        Ok(Tantalum { log: BlockingLog::open_with(options, make)?, cut })
     }
 }
 
 impl Contender for Tantalum {
     fn commit(&self, _thread: usize, record: &[u8]) -> Result<(), Failure> {
-        let appended = self.0.commit(record)?;
-        if appended.lsn.0 / CUT != appended.end.0 / CUT {
-            self.0.checkpoint(appended.end, 0)?;
+        let appended = self.log.commit(record)?;
+        if appended.lsn.0 / self.cut != appended.end.0 / self.cut {
+            self.log.checkpoint(appended.end, 0)?;
         }
         Ok(())
     }
@@ -91,7 +120,7 @@ impl Contender for Tantalum {
 
 /// Whoever finds no write under way writes everything that has come since the last.
 struct GroupCommit {
-    file: File,
+    file: fs::File,
     group: Mutex<Group>,
     done: Condvar,
 }
