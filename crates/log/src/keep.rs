@@ -62,8 +62,19 @@ impl<D: BlockDevice + Clone + 'static> Core<D> {
     /// it is waited for, or for another device (2). It is an error if all fail. Gives the devices
     /// that have taken it, or the one that came instead. Then the state of the log is another one
     /// than `state`, of a new epoch.
-    pub async fn write_state(self: &Rc<Self>, mut state: State) -> Result<Vec<usize>, LogError> {
+    pub async fn write_state(self: &Rc<Self>, state: State) -> Result<Vec<usize>, LogError> {
+        let short = self.plan().is_short_behind(state.checkpoint);
+        self.write_state_as(state, short).await
+    }
+
+    /// The same, and it is known whether there are too few copies of something.
+    pub async fn write_state_as(
+        self: &Rc<Self>,
+        mut state: State,
+        short: bool,
+    ) -> Result<Vec<usize>, LogError> {
         let mut instead = false;
+        state.short = short;
         loop {
             let writes = self.send_to_all(&state);
             self.await_sent(&writes).await;
@@ -329,7 +340,11 @@ impl<D: BlockDevice + Clone + 'static> Core<D> {
         }
         let mut state = present.next();
         state.devices[device].1 = Standing::Present;
-        let Ok(taken) = self.write_state(state).await else { return };
+        let short = match caught {
+            Caught::Up(short) => short.is_some(),
+            _ => self.plan().is_short(),
+        };
+        let Ok(taken) = self.write_state_as(state, short).await else { return };
         let mut plan = self.plan();
         if self.state.borrow().devices[device].1 == Standing::Present {
             plan.returned(device);

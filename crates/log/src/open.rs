@@ -114,7 +114,8 @@ async fn open_all<D: BlockDevice + 'static>(
     let all = members.iter().all(Option::is_some);
     let recovered = recover(rt, present(&members), &newest, all, options).await?;
     check_epochs(&recovered, &newest, &lagging)?;
-    let short = took_part(&members, &newest) < usize::from(copies_of(&members));
+    let too_few = took_part(&members, &newest) < usize::from(copies_of(&members));
+    let short = newest.short || too_few;
     if options.read_only {
         return Ok(Opened { members, lagging, state: newest, recovered, short });
     }
@@ -131,6 +132,7 @@ async fn open_all<D: BlockDevice + 'static>(
     let newest = without(&newest, &members).await?;
     let seen = recovered.newest.as_ref().map_or(0, |(epoch, _)| *epoch);
     let mut state = newest.new_epoch_after(seen, recovered.end);
+    state.short = short;
     stand(&members, &mut state, usize::from(copies_of(&members)));
     let all: Vec<_> = present(&members).collect();
     let some = crate::planted::planted!(EpochOnOneDevice);

@@ -14,7 +14,8 @@
 //!  56  8 number of the checkpoint
 //!  64  4 devices
 //!  68  2 epochs
-//!  70  2 1: this state began its epoch
+//!  70  1 1: this state began its epoch
+//!  71  1 1: there may be too few copies
 //!  72 24n devices, then 16m epochs
 //! ```
 //!
@@ -72,6 +73,9 @@ pub(crate) struct State {
     pub epoch: u32,
     /// This state began its epoch; else something came since.
     pub began: bool,
+    /// What is behind the checkpoint may have fewer copies than are wanted, though all devices take
+    /// part.
+    pub short: bool,
     pub checkpoint: Lsn,
     pub number: u64,
     pub devices: Vec<(Uuid, Standing)>,
@@ -87,6 +91,7 @@ impl State {
             generation: 1,
             epoch: 0,
             began: true,
+            short: false,
             checkpoint: Lsn::ZERO,
             number: 0,
             devices: devices.iter().map(|d| (*d, Standing::Present)).collect(),
@@ -184,6 +189,7 @@ impl State {
         b[64..68].copy_from_slice(&(self.devices.len() as u32).to_le_bytes());
         b[68..70].copy_from_slice(&(self.epochs.len() as u16).to_le_bytes());
         b[70] = u8::from(self.began);
+        b[71] = u8::from(self.short);
         let mut at = HEAD;
         for (uuid, standing) in &self.devices {
             b[at..at + 16].copy_from_slice(uuid);
@@ -246,6 +252,7 @@ impl State {
             epoch: number(slot, 36, 4) as u32,
             generation: number(slot, 40, 8),
             began: slot[70] != 0,
+            short: slot[71] != 0,
             checkpoint: Lsn(number(slot, 48, 8)),
             number: number(slot, 56, 8),
             devices: (0..devices).map(device).collect(),

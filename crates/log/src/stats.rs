@@ -97,8 +97,8 @@ pub struct LogStats {
     /// Sections of all main streams.
     pub sections: u64,
     /// Whether records behind the checkpoint may have fewer copies than the log was made for: a device
-    /// is left, lost, or about to catch up; or what it missed could not be copied to it. The latter is
-    /// known until the log is closed, or until it is opened once more.
+    /// is left, lost, or about to catch up; or what it missed, or what an opening found at the end of a
+    /// full log, could not be copied.
     pub degraded: bool,
     /// Devices by index.
     pub devices: Vec<DeviceStats>,

@@ -284,7 +284,12 @@ impl Plan {
 
     /// Whether there is something behind the checkpoint that may have fewer copies than are wanted.
     pub fn is_short(&self) -> bool {
-        self.has_too_few() || self.checkpoint < self.short.1
+        self.is_short_behind(self.checkpoint)
+    }
+
+    /// The same of what is behind `lsn`.
+    pub fn is_short_behind(&self, lsn: Lsn) -> bool {
+        self.has_too_few() || lsn < self.short.1
     }
 
     /// Whether fewer devices take part than there must be copies.

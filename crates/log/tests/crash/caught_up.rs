@@ -122,8 +122,18 @@ fn what_cannot_be_copied_is_told() {
         assert!(!log.one_copy().await.unwrap().is_empty());
         commit_many(&rt, &log, 1, 1).await.unwrap();
         assert!(log.stats().degraded);
+        // Once nobody knew after two openings.
+        let mut log = log;
+        for _ in 0..3 {
+            log.close().await.unwrap();
+            log = Log::open(&rt, named(&devices), options()).await.unwrap();
+            assert!(log.stats().degraded && !log.one_copy().await.unwrap().is_empty());
+        }
         log.checkpoint(log.durable(), 7).await.unwrap();
         assert_eq!((log.stats().degraded, log.stats().without()), (false, None));
+        log.close().await.unwrap();
+        let log = Log::open(&rt, named(&devices), options()).await.unwrap();
+        assert!(!log.stats().degraded);
     });
 }
 
