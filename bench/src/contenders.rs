@@ -70,8 +70,8 @@ pub fn all(folder: &Path, least: u64) -> Result<Vec<Named>, Failure> {
 
 struct Tantalum {
     log: BlockingLog,
-    /// Bytes after which the log is cut off behind: if each block has one short record, they fill half
-    /// of a file.
+    /// Bytes after which the log is cut off behind: they fill about half of a file, also if each group
+    /// has one record.
     cut: u64,
 }
 
@@ -92,7 +92,8 @@ impl Tantalum {
         }
         let made = CreateOptions { unit, ..CreateOptions::default() };
         BlockingLog::create(&paths, None, &made, &options)?;
-        let cut = FILE / 2 / u64::from(unit.unwrap_or(512)) * least;
+        let unit_bytes = u64::from(unit.unwrap_or(512));
+        let cut = FILE / 4 / unit_bytes * least.min(unit_bytes / 2);
         if !posted {
             return Ok(Tantalum { log: BlockingLog::open(&paths, options)?, cut });
         }

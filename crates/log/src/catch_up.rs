@@ -1,19 +1,23 @@
 //! A device that was left and answers again gets what it missed before it takes part.
 //!
 //! 1. Missed is what another device has alone, of what was written since too few devices took part. It
-//!    goes to the first main stream of the device ([`crate::copy`]). What that cannot take in order, and
+//!    goes to one main stream of the device ([`crate::copy`]). What that cannot take in order, and
 //!    what this device has alone, stays on one device, and is told ([`crate::LogStats::degraded`]).
 //! 2. What is copied counts at once, whether the device takes part afterwards or not.
-//! 3. Meanwhile the checkpoint does not move. If there is no room for what was missed, or it cannot be
-//!    read, the device takes part without it.
-//! 4. A device that fails meanwhile or does not answer in time is left, as before.
+//! 3. If the stream has no room for what was missed, if that cannot be read, or not in time, or if it
+//!    becomes more faster than it is copied, the device takes part without it.
+//! 4. A device that fails meanwhile or does not answer in time is left, as before. It is left, too, if a
+//!    new epoch has to begin first, or a checkpoint has waited for as long as the bound for stalls. It
+//!    goes on to catch up after that.
 
 use crate::Lsn;
 use crate::area::Place;
 use crate::copy::Onto;
 use crate::core::Core;
 use crate::error::LogError;
+use crate::keep::PATIENCE;
 use crate::pace::Gift;
+use std::cell::Cell;
 use std::rc::Rc;
 use tantalum_device::{BlockDevice, IoError};
 
@@ -41,53 +45,76 @@ impl<D: BlockDevice + Clone + 'static> Core<D> {
         else {
             return Caught::Not;
         };
+        let (began, paused, interrupted) = (self.rt.now(), Cell::new(false), Cell::new(false));
         let write = async |place: &Place, bytes: Vec<u8>| {
+            self.check_failed()?;
+            let late = self.rt.now().saturating_sub(began) > self.options.stall;
+            let waited_for = late && self.checkpoints.get() > 0 || self.plan().is_draining();
+            if waited_for && !paused.get() {
+                interrupted.set(true);
+                return Err(refused(&member.name));
+            }
             let (to, unit) = (member.clone(), place.unit);
             let write = async move { to.write(unit, &bytes).await.is_ok() };
-            let error = IoError::Failed("it does not answer, or fails");
-            let failed = LogError::Io { device: member.name.clone(), error };
-            self.give(device, Gift::Copy, write).await.then_some(()).ok_or(failed)
+            let taken = self.give(device, Gift::Copy, write).await;
+            taken.then_some(()).ok_or_else(|| refused(&member.name))
         };
-        let mut onto = Onto { member: &member, stream, area: &mut area, write };
-        let caught = self.copy_missed(&mut onto, from).await;
-        self.plan().put_main(lane, area);
+        let patience = Some(self.options.stall * PATIENCE);
+        let mut onto = Onto { member: &member, stream, area: &mut area, write, patience };
+        let caught = self.copy_missed(&mut onto, from, &paused).await;
+        let mut plan = self.plan();
+        plan.put_main(lane, area);
+        let unsettled = plan.is_draining() && !plan.is_settled();
         match caught {
-            Ok(Some(short)) => Caught::Up(short),
-            Ok(None) => Caught::Left,
-            Err(_) if !self.plan().has_answered(device) || self.is_failed() => Caught::Left,
+            _ if unsettled || !plan.has_answered(device) || plan.stopped() => Caught::Left,
+            Ok(short) => Caught::Up(short),
+            Err(_) if interrupted.get() => Caught::Left,
             // Something else is wrong (3).
             Err(_) => Caught::Not,
         }
     }
 
-    /// `None`: a new epoch has to begin first.
     async fn copy_missed(
         self: &Rc<Self>,
         onto: &mut Onto<'_, D, impl AsyncFn(&Place, Vec<u8>) -> Result<(), LogError>>,
         from: Lsn,
-    ) -> Result<Option<Short>, LogError> {
+        paused: &Cell<bool>,
+    ) -> Result<Short, LogError> {
         let device = onto.member.superblock.index as usize;
-        let end = self.durable();
-        let (alone, own_end) = self.alone((from, end), (device, onto.stream)).await?;
+        let (end, patience) = (self.durable(), self.options.stall * PATIENCE);
+        let (alone, own_end) = self.alone((from, end), (device, onto.stream), patience).await?;
         let mut short: Vec<(Lsn, Lsn)> = Vec::new();
+        let mut missed: Vec<(Lsn, Lsn)> = Vec::new();
         for (on, from, to) in alone {
             let begin = if on == device { to } else { from.max(own_end).min(to) };
-            if from < begin {
-                short.push((from, begin));
-            }
-            if begin < to {
-                self.copy_to(onto, begin, to).await?;
-            }
+            short.extend((from < begin).then_some((from, begin)));
+            missed.extend((begin < to).then_some((begin, to)));
+        }
+        let bytes: u64 = missed.iter().map(|(from, to)| to.since(*from)).sum();
+        let before = self.behind.replace(Some((device, bytes)));
+        if before.is_some_and(|(other, least)| other == device && least <= bytes) {
+            self.behind.set(None);
+            return Err(refused(&onto.member.name));
+        }
+        for (from, to) in missed {
+            self.copy_to(onto, from, to).await?;
         }
         if self.plan().has_too_few() {
             let copied = self.copy_most(onto, end).await?;
             self.until_paused().await?;
-            if !self.plan().is_settled() {
-                return Ok(None);
+            paused.set(true);
+            if self.plan().is_settled() {
+                self.copy_to(onto, copied, self.durable()).await?;
             }
-            self.copy_to(onto, copied, self.durable()).await?;
         }
+        self.behind.set(None);
         let first = short.first().map(|(from, _)| *from);
-        Ok(Some(first.zip(short.last().map(|(_, to)| *to))))
+        Ok(first.zip(short.last().map(|(_, to)| *to)))
     }
+}
+
+/// The device does not take what it missed.
+fn refused(device: &str) -> LogError {
+    let error = IoError::Failed("it does not catch up");
+    LogError::Io { device: device.to_string(), error }
 }

@@ -5,22 +5,20 @@
 //! 2. On a device counts what [`crate::merge`] takes from it: blocks in any of its streams, as far
 //!    as the epochs say.
 //! 3. While a device is left or lost, what is written has one copy less, and nothing is said.
-//! 4. What was written while a device was left stays on one device until that has caught up
-//!    ([`crate::catch_up`]), and is found.
+//! 4. What a device missed and could not be given ([`crate::catch_up`]) is found once it takes part.
 
 use crate::Lsn;
 use crate::core::Core;
 use crate::error::LogError;
 use crate::feed::read_chunk;
 use crate::format::{Found, read_block};
-use crate::member::MemberError;
 use crate::merge::belongs;
 use crate::scan::Stream;
 use crate::state::{Standing, State};
 use std::fmt;
 use std::rc::Rc;
 use tantalum_device::BlockDevice;
-use tantalum_rt::join_all;
+use tantalum_rt::{Nanos, join_all};
 
 /// Acknowledged bytes of a log with two copies that are on one device alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,7 +81,7 @@ impl<D: BlockDevice + Clone + 'static> Core<D> {
         if self.copies < 2 || !state.devices.iter().enumerate().all(present) {
             return Ok(Vec::new());
         }
-        let (streams, all) = self.held(&state, self.first.get()).await?;
+        let (streams, all) = self.held(self.streams(), &state, self.first.get(), None).await?;
         let watermark = all.iter().map(|h| h.watermark).max().unwrap_or_default();
         let alone = alone(parts(&streams, &all), self.first.get(), watermark.min(self.durable()));
         let told = alone.into_iter().map(|(device, lsn, end)| {
@@ -95,10 +93,15 @@ impl<D: BlockDevice + Clone + 'static> Core<D> {
         Ok(told.collect())
     }
 
-    /// What each stream holds from this LSN on.
-    async fn held(&self, state: &State, from: Lsn) -> Result<Held<D>, LogError> {
-        let streams = self.streams();
-        let reads = streams.iter().map(|stream| holds(stream, state, from));
+    /// What each of these streams holds from this LSN on. A read of 64 KiB may have so much time.
+    async fn held(
+        &self,
+        streams: Vec<Rc<Stream<D>>>,
+        state: &State,
+        from: Lsn,
+        patience: Option<Nanos>,
+    ) -> Result<Held<D>, LogError> {
+        let reads = streams.iter().map(|stream| self.holds(stream, state, from, patience));
         let mut all = Vec::new();
         for read in join_all(reads.collect()).await {
             all.push(read?);
@@ -107,18 +110,20 @@ impl<D: BlockDevice + Clone + 'static> Core<D> {
     }
 
     /// What one device has alone between these LSNs, which is durable: the device, from where, to
-    /// where. And where that ends which a main stream of a device has.
+    /// where. And where that ends which a main stream of a device has. Only the devices that take
+    /// part are read, and this one.
     pub async fn alone(
         &self,
         (from, to): (Lsn, Lsn),
         (device, stream): (usize, u8),
+        patience: Nanos,
     ) -> Result<(Vec<(usize, Lsn, Lsn)>, Lsn), LogError> {
         let state = self.state.borrow().clone();
-        let (streams, all) = self.held(&state, from).await?;
-        let own = streams
-            .iter()
-            .zip(&all)
-            .filter(|(s, _)| s.stream == stream && s.member.superblock.index as usize == device);
+        let is_own = |s: &Rc<Stream<D>>| s.member.superblock.index as usize == device;
+        let own = self.streams().into_iter().filter(is_own);
+        let streams = self.streams_present().into_iter().chain(own).collect();
+        let (streams, all) = self.held(streams, &state, from, Some(patience)).await?;
+        let own = streams.iter().zip(&all).filter(|(s, _)| s.stream == stream && is_own(s));
         let end = own.flat_map(|(_, holds)| &holds.parts).map(|(_, end)| *end).max();
         let alone = alone(parts(&streams, &all), from, to);
         let alone = alone.into_iter().map(|(device, from, to)| (device as usize, from, to));
@@ -181,48 +186,52 @@ fn place<'a, D: 'a>(
     best.map(|(hole, device)| (device, hole.offset))
 }
 
-/// Reads a stream from this LSN on.
-async fn holds<D: BlockDevice>(
-    stream: &Stream<D>,
-    state: &State,
-    from: Lsn,
-) -> Result<Holds, MemberError> {
-    let size = stream.member.superblock.unit as usize;
-    let (mut holds, mut last, mut hole) = (Holds::default(), None, None);
-    let (first, mut unit) = stream.position(crate::format::block_of(from, size as u64 - 40));
-    for (index, span) in stream.spans.iter().enumerate().skip(first) {
-        while unit < span.units {
-            let chunk = read_chunk(stream, index, unit).await?;
-            for (i, block) in chunk.bytes.chunks(size).enumerate() {
-                let found = read_block(block);
-                let (Found::Bytes(head) | Found::Section(head, _)) = &found else {
-                    let unreadable = chunk.bad.contains(&i) || block.iter().any(|b| *b != 0);
-                    let offset = (span.unit + u64::from(unit) + i as u64) * size as u64;
-                    let new = Hole { after: last, before: None, offset, unreadable };
-                    hole = hole.filter(|h: &Hole| h.unreadable || !unreadable).or(Some(new));
-                    continue;
-                };
-                if !belongs(stream, head, index) {
-                    continue;
+impl<D: BlockDevice + Clone + 'static> Core<D> {
+    /// Reads a stream from this LSN on.
+    async fn holds(
+        &self,
+        stream: &Stream<D>,
+        state: &State,
+        from: Lsn,
+        patience: Option<Nanos>,
+    ) -> Result<Holds, LogError> {
+        let size = stream.member.superblock.unit as usize;
+        let (mut holds, mut last, mut hole) = (Holds::default(), None, None);
+        let (first, mut unit) = stream.position(crate::format::block_of(from, size as u64 - 40));
+        for (index, span) in stream.spans.iter().enumerate().skip(first) {
+            while unit < span.units {
+                let chunk = self.within(patience, read_chunk(stream, index, unit)).await??;
+                for (i, block) in chunk.bytes.chunks(size).enumerate() {
+                    let found = read_block(block);
+                    let (Found::Bytes(head) | Found::Section(head, _)) = &found else {
+                        let unreadable = chunk.bad.contains(&i) || block.iter().any(|b| *b != 0);
+                        let offset = (span.unit + u64::from(unit) + i as u64) * size as u64;
+                        let new = Hole { after: last, before: None, offset, unreadable };
+                        hole = hole.filter(|h: &Hole| h.unreadable || !unreadable).or(Some(new));
+                        continue;
+                    };
+                    if !belongs(stream, head, index) {
+                        continue;
+                    }
+                    let limit = state.limit(head.epoch);
+                    holds.watermark = holds.watermark.max(head.watermark.min(limit));
+                    let counts = u64::from(head.bytes).min(limit.since(head.lsn));
+                    if counts > 0 {
+                        let before = Some(head.lsn);
+                        holds.holes.extend(hole.take().map(|hole| Hole { before, ..hole }));
+                        last = before;
+                        holds.add(head.lsn, head.lsn.plus(counts));
+                    }
                 }
-                let limit = state.limit(head.epoch);
-                holds.watermark = holds.watermark.max(head.watermark.min(limit));
-                let counts = u64::from(head.bytes).min(limit.since(head.lsn));
-                if counts > 0 {
-                    let before = Some(head.lsn);
-                    holds.holes.extend(hole.take().map(|hole| Hole { before, ..hole }));
-                    last = before;
-                    holds.add(head.lsn, head.lsn.plus(counts));
-                }
+                unit += (chunk.bytes.len() / size) as u32;
             }
-            unit += (chunk.bytes.len() / size) as u32;
+            unit = 0;
+            // The rest of a section may be blank.
+            hole = hole.filter(|hole| hole.unreadable);
         }
-        unit = 0;
-        // The rest of a section may be blank.
-        hole = hole.filter(|hole| hole.unreadable);
+        holds.holes.extend(hole);
+        Ok(holds)
     }
-    holds.holes.extend(hole);
-    Ok(holds)
 }
 
 #[cfg(test)]

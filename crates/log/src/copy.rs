@@ -14,7 +14,8 @@ use crate::format::{block_of, payload};
 use crate::member::Member;
 use crate::plan::Order;
 use std::rc::Rc;
-use tantalum_device::BlockDevice;
+use tantalum_device::{BlockDevice, IoError};
+use tantalum_rt::{First, Nanos, first};
 
 /// Bytes that are copied at once, about.
 const PIECE: u64 = 64 << 10;
@@ -27,10 +28,13 @@ pub(crate) struct Onto<'a, D, W> {
     pub area: &'a mut Area,
     /// Writes whole units there, durably.
     pub write: W,
+    /// Only devices that take part are read, and each read has so much time; `None`: all are read.
+    pub patience: Option<Nanos>,
 }
 
 impl<D: BlockDevice + Clone + 'static> Core<D> {
     /// Copies from the block of `from` on, as long as that brings the end nearer. Gives up to where.
+    /// It is an error if much is left that only grows, and reads have limits.
     pub async fn copy_most(
         self: &Rc<Self>,
         onto: &mut Onto<'_, D, impl AsyncFn(&Place, Vec<u8>) -> Result<(), LogError>>,
@@ -40,11 +44,30 @@ impl<D: BlockDevice + Clone + 'static> Core<D> {
         loop {
             let now = self.durable().since(copied);
             let much = now > self.options.memory as u64 / 2;
+            if much && now >= left && onto.patience.is_some() {
+                return Err(LogError::Full { first: self.first.get(), end: self.durable() });
+            }
             if now <= PIECE || now > left / 2 && !much {
                 return Ok(copied);
             }
             left = now;
             copied = self.copy_to(onto, copied, self.durable()).await?;
+        }
+    }
+
+    /// What a read gives, or that it takes too long.
+    pub async fn within<T>(
+        &self,
+        patience: Option<Nanos>,
+        read: impl Future<Output = T>,
+    ) -> Result<T, LogError> {
+        let Some(patience) = patience else { return Ok(read.await) };
+        match first(read, self.rt.sleep(patience)).await {
+            First::A(read) => Ok(read),
+            First::B(()) => {
+                let error = IoError::Failed("it does not answer");
+                Err(LogError::Io { device: "a device that is read".to_string(), error })
+            }
         }
     }
 
@@ -66,15 +89,21 @@ impl<D: BlockDevice + Clone + 'static> Core<D> {
     ) -> Result<Lsn, LogError> {
         let payload = payload(self.unit);
         let most = (PIECE / u64::from(self.unit)).min(u64::from(onto.area.section_room()));
-        let mut merge = self.merge(from);
+        let mut merge = match onto.patience {
+            Some(_) => self.merge_of(self.streams_present(), from),
+            None => self.merge(from),
+        };
         let mut block = block_of(from, payload);
         while block < to {
             let mut bytes: Vec<u8> = Vec::new();
             let want = to.since(block).min(most * payload) as usize;
             while bytes.len() < want {
-                match merge.next().await? {
+                match self.within(onto.patience, merge.next()).await?? {
                     Some((_, more)) => bytes.extend(more),
-                    None if block.plus(bytes.len() as u64) < from => bytes.resize(want, 0),
+                    // What is before `from` in its block may be gone.
+                    None if block.plus(bytes.len() as u64) < from => {
+                        bytes.resize(from.since(block) as usize, 0);
+                    }
                     None => {
                         let lsn = block.plus(bytes.len() as u64);
                         let place = merge.suspect(lsn);

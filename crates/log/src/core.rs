@@ -12,6 +12,7 @@ use crate::merge::Merge;
 use crate::open::Opened;
 use crate::options::{OpenOptions, WhenFull};
 use crate::pace::Paces;
+use crate::plan::Health;
 use crate::record::{Next, look};
 use crate::ring::Ring;
 use crate::scan::{Span, Stream};
@@ -53,6 +54,10 @@ pub(crate) struct Core<D> {
     pub wake_at: Cell<Option<Nanos>>,
     pub append_turn: Mutex,
     pub keeper: Mutex,
+    /// Checkpoints that wait for their turn to write a state.
+    pub checkpoints: Cell<u32>,
+    /// A device that catches up, and how much it lacked when it last began to.
+    pub behind: Cell<Option<(usize, u64)>>,
     /// How long each device usually takes for a state or a flush.
     pub paces: RefCell<Vec<Paces>>,
     failed: RefCell<Option<String>>,
@@ -115,6 +120,8 @@ impl<D: BlockDevice + Clone + 'static> Core<D> {
             wake_at: Cell::new(None),
             append_turn: Mutex::new(rt, "the turn to append to the log"),
             keeper: Mutex::new(rt, "the state of the log"),
+            checkpoints: Cell::new(0),
+            behind: Cell::new(None),
             paces: RefCell::new(paces),
             failed: RefCell::new(None),
             told: Cell::new(plan_durable),
@@ -310,10 +317,23 @@ impl<D: BlockDevice + Clone + 'static> Core<D> {
         streams.collect()
     }
 
+    /// The same of the devices that take part.
+    pub fn streams_present(&self) -> Vec<Rc<Stream<D>>> {
+        let health = self.plan().health().to_vec();
+        let is_present =
+            |s: &Rc<Stream<D>>| health[s.member.superblock.index as usize] == Health::Present;
+        self.streams().into_iter().filter(is_present).collect()
+    }
+
     /// The log from the block of `from` on, as far as it is written now.
     pub fn merge(&self, from: Lsn) -> Merge<D> {
+        self.merge_of(self.streams(), from)
+    }
+
+    /// The same as these streams have it.
+    pub fn merge_of(&self, streams: Vec<Rc<Stream<D>>>, from: Lsn) -> Merge<D> {
         let state = Rc::new(self.state.borrow().clone());
-        let merge = Merge::new(&self.rt, self.streams(), state, from);
+        let merge = Merge::new(&self.rt, streams, state, from);
         if self.copies > 1 { merge.with_copies() } else { merge }
     }
 }

@@ -171,6 +171,16 @@ pub enum OpenError {
         /// What else to do.
         or: &'static str,
     },
+    /// A device is missing that alone may have the newest records: those that are there were left,
+    /// and have not caught up.
+    #[error(
+        "device {index} of the log is missing, and it alone may have the newest records: name it \
+         too, or open it with `salvage` to do without these"
+    )]
+    Lacks {
+        /// Its index, counted from 0.
+        index: usize,
+    },
     /// The device has an older state than the others.
     #[error(
         "{device} is at generation {generation} of the log, and others are at {newest}: it is \
@@ -258,6 +268,18 @@ impl OpenError {
             | OpenError::Newer { device, .. }
             | OpenError::Older { device, .. }
             | OpenError::Io { device, .. } => Some(device),
+            _ => None,
+        }
+    }
+
+    /// What is given up if the log is opened with `salvage`; `None` if that does not help.
+    #[must_use]
+    pub fn salvaged(&self) -> Option<String> {
+        match self {
+            OpenError::Damaged(damage) => Some(damage.found()),
+            OpenError::Lacks { index } => Some(format!(
+                "device {index} is missing, which alone may have had the newest records"
+            )),
             _ => None,
         }
     }

@@ -56,6 +56,22 @@ impl Sent {
     }
 }
 
+/// A checkpoint waits for its turn.
+struct Waits<'a>(&'a Cell<u32>);
+
+impl Waits<'_> {
+    fn new(all: &Cell<u32>) -> Waits<'_> {
+        all.set(all.get() + 1);
+        Waits(all)
+    }
+}
+
+impl Drop for Waits<'_> {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() - 1);
+    }
+}
+
 impl<D: BlockDevice + Clone + 'static> Core<D> {
     /// Writes a state to every device that it says takes part. Devices that fail are given up, and
     /// those that do not answer in time are left, once one has taken the state: while none answers
@@ -251,7 +267,9 @@ impl<D: BlockDevice + Clone + 'static> Core<D> {
     /// Moves the checkpoint.
     pub async fn write_checkpoint(self: &Rc<Self>, lsn: Lsn, number: u64) -> Result<(), LogError> {
         loop {
+            let waits = Waits::new(&self.checkpoints);
             let keeper = self.keeper.lock().await;
+            drop(waits);
             self.check_failed()?;
             let first = self.first.get();
             if lsn < first {

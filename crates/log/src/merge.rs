@@ -12,8 +12,9 @@
 //!    had ended. That is an error only if no other stream has the next block.
 //!
 //! That it is enough to look at the next block of each stream rests on this: in a stream the LSNs
-//! of blocks that count do not decrease. Within an epoch that is how they are written; and what a
-//! later epoch writes begins no lower than what counts of the earlier ones ends.
+//! of blocks that count do not decrease. Within an epoch that is how they are written; what a later
+//! epoch writes begins no lower than what counts of the earlier ones ends; and what is copied to a
+//! device ([`crate::copy`]) begins no lower than where that stream ends.
 
 use crate::Lsn;
 use crate::feed::Feed;

@@ -349,9 +349,7 @@ fn take_part<D>(
         }
         let of_array = members.iter().flatten().any(|m| in_array(m));
         if of_array && took_part(&members, newest) == 0 && !options.salvage {
-            // The others were left, and lack what it alone has.
-            let (devices, or) = (members.len(), OR_SALVAGE);
-            return Err(OpenError::Missing { index, devices, or });
+            return Err(OpenError::Lacks { index });
         }
     }
     Ok((members, lagging))
@@ -371,9 +369,6 @@ fn in_array<D>(member: &Member<D>) -> bool {
 fn copies_of<D>(members: &[Option<Rc<Member<D>>>]) -> u8 {
     members.iter().flatten().next().map_or(1, |m| m.superblock.copies)
 }
-
-const OR_SALVAGE: &str = ": it alone has the newest records. To do without these, open the log with \
-                          `salvage`";
 
 pub(crate) fn or_degraded(copies: u8) -> &'static str {
     if copies > 1 { ", or open the log without it, with `degraded`" } else { "" }

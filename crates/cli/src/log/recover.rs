@@ -106,7 +106,7 @@ fn try_recover(path: &Path, salvage: bool, degraded: bool) -> Result<Report, (St
                 Log::open(&rt, devices.of_log(), options)
             };
             let (opened, salvaged) = match open(false).await {
-                Err(OpenError::Damaged(d)) if salvage => (open(true).await, Some(d.found())),
+                Err(e) if salvage && e.salvaged().is_some() => (open(true).await, e.salvaged()),
                 opened => (opened, None),
             };
             let log = opened.map_err(|e| (in_words(&e), open_code(&e)))?;
@@ -120,7 +120,7 @@ fn try_recover(path: &Path, salvage: bool, degraded: bool) -> Result<Report, (St
         let volume = devices.volume(&rt, &description, degraded).map_err(usage)?;
         let mut started = volume.bring_up(false).await;
         let salvaged = match volume.start_failure() {
-            Some(VolumeError::Open(OpenError::Damaged(d))) if salvage => Some(d.found()),
+            Some(VolumeError::Open(e)) if salvage => e.salvaged(),
             _ => None,
         };
         if salvaged.is_some() {

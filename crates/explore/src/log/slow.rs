@@ -2,7 +2,9 @@
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
-use tantalum_device::{Block, BlockDevice, Data, Durability, IoError, PowerCycle, forward};
+use tantalum_device::{
+    Block, BlockDevice, Data, DataMut, Durability, IoError, PowerCycle, forward,
+};
 use tantalum_rt::sync::WaitQueue;
 use tantalum_rt::{Nanos, Rt, Stream};
 
@@ -16,11 +18,13 @@ pub struct SlowPlan {
     pub delay: Cell<Nanos>,
     /// Whether writes and flushes wait until they are let go ([`Slow::let_go`]).
     pub stalled: Cell<bool>,
+    /// Whether reads wait until they are let go.
+    pub mute: Cell<bool>,
     go_on: WaitQueue,
 }
 
 /// A device, or a box, that is slow now and then. A clone shares the plan. Writes that wait reach
-/// the device only when they are let go; reads do not wait.
+/// the device only when they are let go; reads wait only if it is mute.
 #[derive(Clone)]
 pub struct Slow<D> {
     /// The device below.
@@ -38,6 +42,7 @@ impl<D> Slow<D> {
             one_in: Cell::new(0),
             delay: Cell::new(Nanos::ZERO),
             stalled: Cell::new(false),
+            mute: Cell::new(false),
             go_on: WaitQueue::new(rt, "a stalled device"),
         };
         Slow { inner, plan: Rc::new(plan) }
@@ -45,6 +50,12 @@ impl<D> Slow<D> {
 
     /// It answers again, to what it was given meanwhile, too.
     pub fn let_go(&self) {
+        self.plan.mute.set(false);
+        self.take_writes();
+    }
+
+    /// The same of writes and flushes alone.
+    pub fn take_writes(&self) {
         self.plan.stalled.set(false);
         self.plan.go_on.notify_all();
     }
@@ -59,7 +70,12 @@ impl<D> Slow<D> {
 }
 
 impl<D: BlockDevice> BlockDevice for Slow<D> {
-    forward!(inner: caps, is_alive, blocks_its_thread, read, write_atomic, discard);
+    forward!(inner: caps, is_alive, blocks_its_thread, write_atomic, discard);
+
+    async fn read(&self, at: Block, data: DataMut<'_>) -> Result<(), IoError> {
+        self.plan.go_on.until(|| !self.plan.mute.get()).await;
+        self.inner.read(at, data).await
+    }
 
     async fn write(&self, at: Block, data: Data<'_>, want: Durability) -> Result<(), IoError> {
         self.pass().await;

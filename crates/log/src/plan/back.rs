@@ -11,11 +11,15 @@ impl Plan {
         self.is_short().then_some(self.short.0.max(self.checkpoint))
     }
 
-    /// The first main stream of a device that was left: its lane and its area, which nothing changes
-    /// before [`Plan::put_main`] as long as no state is written.
+    /// The main stream of a device that was left which has most room: its lane and its area, which
+    /// nothing changes before [`Plan::put_main`] as long as no state is written.
     pub fn take_main(&self, device: usize) -> Option<(usize, u8, Area)> {
-        let first = |l: &Lane| l.device == device && !l.archive && !l.retired;
-        let lane = self.lanes.iter().position(first)?;
+        let of_device = |i: &usize| {
+            let lane = &self.lanes[*i];
+            lane.device == device && !lane.archive && !lane.retired
+        };
+        let room = |i: &usize| self.lanes[*i].main.room(self.options.group_units, self.checkpoint);
+        let lane = (0..self.lanes.len()).filter(of_device).max_by_key(room)?;
         Some((lane, self.lanes[lane].stream, self.lanes[lane].main.clone()))
     }
 
@@ -27,7 +31,7 @@ impl Plan {
     /// Whether the log is paused, and everything that a group has is on each device that takes part:
     /// so that another one may take part without a new epoch.
     pub fn is_settled(&self) -> bool {
-        let waits = |l: &Lane| self.is_present(l) && l.busy.is_some() && !l.archive;
+        let waits = |l: &Lane| self.is_present(l) && l.busy.is_some();
         let silent = self.silent.iter().any(|d| self.health[*d] == Health::Present);
         let sound = self.failing.is_empty() && !silent && !self.lanes.iter().any(waits);
         self.is_quiet() && sound && self.formed == self.durable

@@ -1,8 +1,8 @@
 //! What a log volume shows of itself while it is served.
 
+use crate::LogStats;
 use crate::volume::error::VolumeError;
 use crate::volume::plug::LogVolume;
-use crate::{LogStats, OpenError};
 use tantalum_device::{
     AfterCut, BlockDevice, Caps, Field, IoError, Line, LiveBox, Panel, PowerCycle, PowerState,
     Shown, StartError, Unit, bytes_in_words, unprotected_cut,
@@ -41,11 +41,11 @@ impl<L: PowerCycle + 'static, B: PowerCycle + 'static> LiveBox for LogVolume<L, 
 
     async fn bring_up(&self, salvage: bool) -> Result<Vec<String>, StartError> {
         let (mut started, mut lost) = (self.power_on().await, Vec::new());
-        if let (true, Some(VolumeError::Open(OpenError::Damaged(damage)))) =
-            (salvage, self.start_failure())
+        if let (true, Some(VolumeError::Open(e))) = (salvage, self.start_failure())
+            && let Some(damage) = e.salvaged()
         {
             started = self.bring_on(true).await;
-            lost.push(format!("{}: what is before was salvaged, the rest is lost", damage.found()));
+            lost.push(format!("{damage}: what is before was salvaged, the rest is lost"));
         }
         lost.extend(self.log_stats().and_then(|log| log.without()));
         started.map(|()| lost).map_err(|e| match e {
