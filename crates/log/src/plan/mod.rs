@@ -12,7 +12,8 @@
 //!    each of which is on as many devices as copies are needed. It never decreases. A write counts
 //!    for every group whose bytes are all in it.
 //! 4. **Again.** A slow write is written again to a second stream of another device, before new
-//!    groups; the first that ends counts. The write that lost still occupies its lane. Devices
+//!    groups; the first that ends counts. If that is slow, too, so does a third device. The write that
+//!    lost still occupies its lane. Devices
 //!    without second streams take it in the main one, if the order of LSNs allows that and more
 //!    room is left than what was appended needs.
 //! 5. **A stalled lane** gets nothing until its write has ended. If the bytes that it holds up

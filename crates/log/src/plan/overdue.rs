@@ -8,6 +8,12 @@ use tantalum_rt::Nanos;
 const USUAL: u64 = 4;
 const USUAL_LEAST: u32 = 16;
 
+/// Whether it is not known of the write yet that it is slow. One that was written again may be, too:
+/// then a third device gets it. (In the paper a request that was issued again has no deadline.)
+fn may_become_slow(busy: &Busy) -> bool {
+    busy.kind != Kind::Archive && !busy.slow
+}
+
 impl Plan {
     /// When a write of this lane counts as slow.
     fn slow_after(&self, lane: &Lane) -> Option<Nanos> {
@@ -36,8 +42,7 @@ impl Plan {
 
     /// Whether it is not known yet that the lane's write, which is so old, is slow.
     fn has_become_slow(&self, lane: &Lane, age: Nanos) -> bool {
-        let new = lane.busy.as_ref().is_some_and(|b| b.kind == Kind::Group && !b.slow);
-        new && self.slow_after(lane).is_some_and(|after| age >= after)
+        lane.busy.as_ref().is_some_and(may_become_slow) && self.slow_after(lane).is_some_and(|after| age >= after)
     }
 
     /// A write ends. If it was slow, and nobody looked while it was, it counts all the same.
@@ -111,7 +116,7 @@ impl Plan {
         };
         for lane in &self.lanes {
             let Some(busy) = &lane.busy else { continue };
-            let can_hedge = slow && busy.kind == Kind::Group && !busy.slow;
+            let can_hedge = slow && may_become_slow(busy);
             if can_hedge && self.is_awaited(lane) {
                 self.slow_after(lane).inspect(|after| at(busy.issued.saturating_add(*after)));
             }

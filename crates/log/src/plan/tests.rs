@@ -533,3 +533,29 @@ fn a_device_that_was_left_comes_back_if_no_other_one_answers() {
     plan.answered(0);
     assert_eq!(plan.chore(), Some(Chore::Return { device: 0 }));
 }
+
+/// Once a write that was to replace a slow one was waited for however long it took.
+#[test]
+fn what_was_written_again_is_written_once_more_if_that_is_slow() {
+    let mut m = Model::new(3, 1, false, 1);
+    for _ in 0..200 {
+        m.plan.append(150);
+        m.plan.want(m.plan.appended());
+        m.pump();
+        m.now += Nanos(100);
+        m.settle();
+        m.plan.move_checkpoint(m.durable);
+    }
+    m.plan.append(150);
+    m.plan.want(m.plan.appended());
+    for writes in 1..=3 {
+        m.pump();
+        assert_eq!(m.in_flight.len(), writes, "on as many devices");
+        m.now += Nanos(1000);
+        m.plan.tick(m.now);
+    }
+    m.end(2, true);
+    m.pump();
+    assert_eq!(m.durable, m.plan.appended());
+    assert_eq!(m.plan.counts().hedges, 2);
+}
