@@ -1,4 +1,4 @@
-//! The keys of drives, disks and sampled devices, and where the values of the presets come from.
+//! The keys of drives, disks and sampled devices, and where the values of their presets come from.
 
 use crate::fields::{Field, fields};
 use crate::probe::Kind;
@@ -7,6 +7,7 @@ use crate::table::{Keys, rows, words};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::fmt::Write;
+use tantalum_device::presets::{DISKS, SAMPLED as SAMPLED_DEVICES};
 use tantalum_device::{DiskModel, SampledModel};
 use tantalum_drive::Design;
 use toml::{Table, Value};
@@ -193,13 +194,14 @@ fn add_sampled(text: &mut String) {
     }
 }
 
-/// Adds where the values of the presets of drives and disks come from.
+/// Adds where the values of all presets come from.
 pub fn add_sources(text: &mut String) {
     text.push_str(
         "What a comment behind a table says is so for all keys of the table that have none of their \
-         own.\n",
+         own.\nOf disks and sampled devices the words before the list say where all other values come \
+         from.\n",
     );
-    for (name, preset) in drives().texts.iter().chain(&[("disk-15k", DISK_15K)]) {
+    for (name, preset) in drives().texts.iter().chain(DISKS).chain(SAMPLED_DEVICES) {
         let _ = writeln!(text, "\n### {name}\n\n{}\n", sources::about(preset));
         text.push_str("| of | value | source |\n|---|---|---|\n");
         for (of, value, source) in sources::sources(preset) {
