@@ -1,9 +1,11 @@
 //! Files of tests, which go away with what made them.
 
+use std::cell::RefCell;
+use std::env::temp_dir;
 use std::ffi::OsStr;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use tempfile::TempDir;
 
 /// A directory of a test's own, below the directory for temporary files. It is removed with all
@@ -11,9 +13,9 @@ use tempfile::TempDir;
 #[derive(Debug)]
 pub struct Scratch(TempDir);
 
-fn directory() -> TempDir {
-    let made = tempfile::Builder::new().prefix("tantalum-").tempdir();
-    made.unwrap_or_else(|e| panic!("no directory in {}: {e}", std::env::temp_dir().display()))
+fn directory(below: &Path) -> TempDir {
+    let made = tempfile::Builder::new().prefix("tantalum-").tempdir_in(below);
+    made.unwrap_or_else(|e| panic!("no directory in {}: {e}", below.display()))
 }
 
 impl Scratch {
@@ -27,7 +29,16 @@ impl Scratch {
         reason = "making a directory is nothing that has a default"
     )]
     pub fn new() -> Scratch {
-        Scratch(directory())
+        Scratch(directory(&temp_dir()))
+    }
+
+    /// A new one below another directory than that for temporary files.
+    ///
+    /// # Panics
+    /// If it cannot be made.
+    #[must_use]
+    pub fn below(dir: &Path) -> Scratch {
+        Scratch(directory(dir))
     }
 
     /// The directory.
@@ -43,9 +54,10 @@ impl Scratch {
     }
 }
 
-/// A path of a test's own. What is there is removed when it is dropped. All spots of a process that
+/// A path of a test's own. What is there is removed when it is dropped. All spots of a thread that
 /// live at the same time are in one directory, so that `a.img` and `a.img.control` are beside each
-/// other; it is removed with the last of them.
+/// other; it is removed with the last of them. libtest runs each test in a thread of its own: two
+/// tests may use the same name.
 #[derive(Debug)]
 pub struct Spot {
     path: PathBuf,
@@ -59,13 +71,15 @@ impl Spot {
     /// If the directory cannot be made.
     #[must_use]
     pub fn new(name: &str) -> Spot {
-        static SHARED: Mutex<Weak<TempDir>> = Mutex::new(Weak::new());
-        // (Nothing is half-done in it if a test panicked there.)
-        let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
-        let directory = shared.upgrade().unwrap_or_else(|| {
-            let new = Arc::new(directory());
-            *shared = Arc::downgrade(&new);
-            new
+        thread_local! {
+            static SHARED: RefCell<Weak<TempDir>> = const { RefCell::new(Weak::new()) };
+        }
+        let directory = SHARED.with_borrow_mut(|shared| {
+            shared.upgrade().unwrap_or_else(|| {
+                let new = Arc::new(directory(&temp_dir()));
+                *shared = Arc::downgrade(&new);
+                new
+            })
         });
         let path = directory.path().join(name);
         let _ = std::fs::remove_file(&path);

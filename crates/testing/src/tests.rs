@@ -129,3 +129,22 @@ fn spots_lie_beside_each_other() {
     std::fs::write(&control, "").unwrap();
     assert!(!Spot::new("a.img.control").exists(), "nothing is there at first");
 }
+
+#[test]
+fn spots_of_two_tests_have_the_same_name_and_not_the_same_path() {
+    let mine = Spot::new("a.img");
+    std::fs::write(&mine, "mine").unwrap();
+    let theirs = || {
+        let theirs = Spot::new("a.img");
+        std::fs::write(&theirs, "theirs").unwrap();
+    };
+    std::thread::spawn(theirs).join().unwrap();
+    assert_eq!(std::fs::read(&mine).unwrap(), b"mine");
+}
+
+#[test]
+fn a_scratch_directory_is_where_it_is_wanted() {
+    let above = Scratch::new();
+    let below = Scratch::below(above.dir());
+    assert_eq!(below.dir().parent(), Some(above.dir()));
+}
