@@ -1,5 +1,6 @@
 //! The wall clock and what comes from outside, on both back ends; the numbers are those of
 //! the invariants in `wall/mod.rs`. No test depends on how long anything takes.
+//! A binary of its own: it counts the descriptors of its process and sends it signals.
 
 mod both;
 

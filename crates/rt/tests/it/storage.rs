@@ -1,9 +1,7 @@
 //! Flags of writes, room in files, and what the kernel says of files and block devices, on both
 //! back ends.
 
-mod both;
-
-use both::{Scratch, backends, runtime};
+use crate::both::{Scratch, backends, runtime};
 use std::io::ErrorKind;
 use std::path::Path;
 use tantalum_rt::wall::{

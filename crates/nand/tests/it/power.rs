@@ -1,8 +1,6 @@
 //! What a power loss does to operations in flight (invariant 5).
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use tantalum_device::{Data, Payload};
 use tantalum_nand::{NandArray, OpError, PageState, Unit};
 use tantalum_rt::{Nanos, Rt};

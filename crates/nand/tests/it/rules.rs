@@ -1,9 +1,7 @@
 //! The rules of the medium (invariants 1 and 2), the checks of geometries and requests, and ordered
 //! failures.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use tantalum_device::{Data, DataMut, Payload};
 use tantalum_nand::{
     Geometry, GeometryError, NandArray, OpError, PageAddr, PageState, ReadRequest, Unit,
@@ -392,7 +390,7 @@ fn looking_into_the_cells_takes_no_operation_and_no_time() {
         assert!(a.is_erased(Unit(0)));
         put(&a, page(Unit(0), 0), 2, 1);
         assert!(!a.is_erased(Unit(0)) && a.is_erased(Unit(1)));
-        assert_eq!(look(page(Unit(0), 1)), common::look(&a, page(Unit(0), 1)));
+        assert_eq!(look(page(Unit(0), 1)), crate::common::look(&a, page(Unit(0), 1)));
         assert_eq!(look(page(Unit(0), 2)).0, PageState::Erased);
         rt.sleep(Nanos::from_secs(1)).await;
         a.corrupt(page(Unit(0), 0));

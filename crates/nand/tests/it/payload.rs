@@ -1,8 +1,6 @@
 //! A read returns what was programmed: bytes, stamps, and bytes beside stamps.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use tantalum_device::{Data, DataMut, Payload};
 use tantalum_nand::{NandArray, OpError, PageAddr, PageState, ReadRequest, Unit};
 

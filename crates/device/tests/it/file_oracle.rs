@@ -1,9 +1,7 @@
 //! The oracle holds a file to what it promises, on both back ends: on scratch files, whose host
 //! keeps its power, with hosts that give up and with cuts of the link.
 
-mod both;
-
-use both::{run, runtimes};
+use crate::both::{run, runtimes};
 use std::rc::Rc;
 use tantalum_device::{Block, BlockDevice, Blocks, File, FileError, FileSettings, PowerCycle};
 use tantalum_oracle::harness::{CrashPlan, CutAt, Mix, torture};

@@ -1,8 +1,6 @@
 //! Partitions against a model: whatever the others of one device do, each is a device by itself.
 
-mod bad_block;
-
-use bad_block::BadBlock;
+use crate::bad_block::BadBlock;
 use proptest::prelude::*;
 use tantalum_device::{
     Ack, AtomicError, Block, BlockDevice, Blocks, Caps, CommandKind, Data, DataMut, Durability,

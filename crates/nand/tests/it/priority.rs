@@ -1,9 +1,7 @@
 //! Reads that go ahead, suspension, and the cache register of a plane (the rules of `schedule.rs`),
 //! one at a time. `model.rs` tests all of them together.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use std::rc::Rc;
 use tantalum_device::{Data, Payload};
 use tantalum_nand::{NandArray, OpError, PageState, Timing, Unit};

@@ -9,7 +9,7 @@ use tantalum_oracle::harness::{CrashPlan, CutAt, crash_run};
 use tantalum_rt::{Nanos, Rt, Runtime};
 
 /// The preset with all keys.
-const PRESET: &str = include_str!("../presets/usb-flash.toml");
+const PRESET: &str = include_str!("../../presets/usb-flash.toml");
 
 fn row(command: CommandKind, stream: Option<StreamKind>, bytes: u64, us: &[u64]) -> LatencyRow {
     LatencyRow { command: command.name().to_string(), stream, bytes, us: us.to_vec() }

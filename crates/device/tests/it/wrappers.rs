@@ -1,8 +1,6 @@
 //! The wrappers that fail and count commands, and arrays of devices.
 
-mod bad_block;
-
-use bad_block::BadBlock;
+use crate::bad_block::BadBlock;
 use tantalum_device::{
     Ack, AtomicError, Block, BlockDevice, Blocks, Caps, CommandKind, Data, DataMut, Durability,
     Extent, Faults, GroupLimit, IoError, Payload, PowerCycle, Raid0, RaidBox, RamDevice,

@@ -1,8 +1,6 @@
 //! The times of operations, and which operation waits for which (invariants 3 and 4).
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use std::rc::Rc;
 use tantalum_device::{Data, Payload};
 use tantalum_nand::{NandArray, OpKind, Timing, Unit};

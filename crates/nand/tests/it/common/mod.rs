@@ -1,5 +1,4 @@
 //! A small array and helpers to use it.
-#![allow(dead_code)] // Each test file uses some of it.
 
 pub mod reference;
 

@@ -1,9 +1,7 @@
 //! A file as a device, on both back ends of the wall clock; the numbers are those of the contract.
 #![allow(clippy::disallowed_methods, reason = "tests look at files and mount file systems")]
 
-mod both;
-
-use both::{run, runtimes};
+use crate::both::{run, runtimes};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::process::Command;

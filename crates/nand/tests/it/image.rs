@@ -1,8 +1,6 @@
 //! Snapshots, and arrays that continue from them.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use tantalum_device::{Data, Payload};
 use tantalum_nand::{Activity, Image, NandArray, PageState, Unit};
 use tantalum_rt::Nanos;

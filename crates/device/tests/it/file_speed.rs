@@ -5,7 +5,7 @@
     reason = "a benchmark takes the time"
 )]
 
-#[path = "../examples/speed/mod.rs"]
+#[path = "../../examples/speed/mod.rs"]
 mod speed;
 
 use speed::{Scale, Work, compare};

@@ -1,10 +1,8 @@
 //! Random operations and cuts against a simple model: a list of what was issued, and a slow
 //! simulation of when it runs.
 
-mod common;
-
-use common::reference::Reference;
-use common::*;
+use crate::common::reference::Reference;
+use crate::common::*;
 use proptest::prelude::*;
 use std::cell::RefCell;
 use std::rc::Rc;

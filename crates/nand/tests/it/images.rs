@@ -1,9 +1,7 @@
 //! Arrays in image files: they run as in memory, and a killed process leaves a snapshot.
 #![allow(clippy::disallowed_methods, reason = "tests of files")]
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use proptest::prelude::*;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
