@@ -1,4 +1,5 @@
-//! Memory is the same after ten thousand cuts.
+//! Memory is the same after ten thousand cuts. Counted in a process of its own, by an allocator that
+//! counts.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,7 +1,5 @@
 //! A simple client of the protocol, in the same runtime as the server.
 
-#![allow(dead_code)] // Each test binary uses a part of it.
-
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use tantalum_device::{Caps, Payload, RamDevice, RamOptions};

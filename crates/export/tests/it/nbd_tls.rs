@@ -3,9 +3,7 @@
 
 #![allow(clippy::disallowed_methods, reason = "tests write certificates to files")]
 
-mod common;
-
-use common::{Client, serve_tls};
+use crate::common::{Client, serve_tls};
 use rcgen::{
     BasicConstraints, CertificateParams, CertificateRevocationListParams, CertifiedIssuer, IsCa,
     Issuer, KeyIdMethod, KeyPair, KeyUsagePurpose, RevokedCertParams, SerialNumber, date_time_ymd,

@@ -2,9 +2,7 @@
 
 #![allow(clippy::disallowed_methods, reason = "tests of real databases, in their own directories")]
 
-mod common;
-
-use common::{Directory, PLAN, commit, plain};
+use crate::common::{Directory, PLAN, commit, plain};
 use std::fs;
 use tantalum_torture::check::{Harm, check};
 use tantalum_torture::ledger::Ledger;
@@ -58,7 +56,7 @@ fn a_torn_page_is_found() {
     let old = fs::read(&file).unwrap();
     commit(&mut *store, &mut ledger, 1, 25);
     drop(store);
-    assert!(common::tear(&file, &old, 4096) > 0);
+    assert!(crate::common::tear(&file, &old, 4096) > 0);
     let mut store = target.connect().unwrap();
     // Its own check must name the damage: a mere failure is not enough.
     let said = match store.own_check() {

@@ -1,9 +1,7 @@
 //! The memory that a server holds for its clients: it stays within the budget, other clients are
 //! answered meanwhile, and all of it comes back.
 
-mod common;
-
-use common::{Client, serve};
+use crate::common::{Client, serve};
 use proptest::prelude::*;
 use std::future::Future;
 use tantalum_device::{PowerCycle, RamDevice};
@@ -186,7 +184,7 @@ fn a_read_that_fails_half_way_is_told_as_well_as_can_be() {
 fn a_budget_that_is_too_small_is_refused() {
     let runtime = Runtime::virtual_time(1);
     let rt = runtime.handle();
-    let volume = tantalum_export::nbd::Volume::new(&rt, common::ram(&rt, 4));
+    let volume = tantalum_export::nbd::Volume::new(&rt, crate::common::ram(&rt, 4));
     let serve = |memory, clients| {
         let limits = Limits { memory, clients, ..Limits::default() };
         let exports = vec![tantalum_export::nbd::Export::new("x", &volume)];

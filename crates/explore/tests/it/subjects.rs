@@ -193,7 +193,7 @@ fn reduced_cases_are_printed_as_tests_that_compile() {
         }
         let test = reduced.to_test();
         if test != text {
-            differ.push(format!("tests/printed/{file}.rs should be:\n{test}"));
+            differ.push(format!("tests/it/printed/{file}.rs should be:\n{test}"));
         }
     }
     assert!(differ.is_empty(), "{}", differ.concat());

@@ -1,6 +1,6 @@
 //! The example of `docs/crash.md` does what it says.
 
-#[path = "../examples/kv.rs"]
+#[path = "../../examples/kv.rs"]
 #[allow(dead_code)]
 mod kv;
 

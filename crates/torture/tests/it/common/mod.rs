@@ -1,7 +1,6 @@
 //! Directories for tests, and runs in them.
 
 #![allow(clippy::disallowed_methods, reason = "tests of real databases, in their own directories")]
-#![allow(dead_code, reason = "not every test uses all of it")]
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

@@ -18,8 +18,8 @@ macro_rules! sample {
         Sample {
             name: $name,
             format: Format::$format,
-            bytes: include_bytes!(concat!("samples/", $name)),
-            expected: include_str!(concat!("samples/", $name, ".expected")),
+            bytes: include_bytes!(concat!("../samples/", $name)),
+            expected: include_str!(concat!("../samples/", $name, ".expected")),
         }
     };
 }
@@ -94,8 +94,8 @@ fn every_sample_is_recognised_and_means_what_it_should() {
 fn each_kind_of_blkparse_event_tells_the_same_requests() {
     let bytes = sample(Format::Blkparse).bytes;
     let cases = [
-        (BlkparseEvent::Issued, include_str!("samples/blkparse.txt.D.expected")),
-        (BlkparseEvent::Completed, include_str!("samples/blkparse.txt.C.expected")),
+        (BlkparseEvent::Issued, include_str!("../samples/blkparse.txt.D.expected")),
+        (BlkparseEvent::Completed, include_str!("../samples/blkparse.txt.C.expected")),
     ];
     for (blkparse_event, expected) in cases {
         let options = Options { blkparse_event, ..Options::default() };

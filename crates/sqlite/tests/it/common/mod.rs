@@ -1,5 +1,4 @@
 //! Devices and mounts for the tests.
-#![allow(dead_code)] // Each test file uses its part.
 
 use tantalum_device::{Ack, BlockDevice, Caps, Payload, RamDevice, RamOptions};
 use tantalum_files::{Files, FormatOptions, MountOptions};

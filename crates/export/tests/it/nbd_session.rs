@@ -1,8 +1,6 @@
 //! What clients can rely on, one thing at a time.
 
-mod common;
-
-use common::{Client, serve, serve_with};
+use crate::common::{Client, serve, serve_with};
 use std::cell::RefCell;
 use std::future::Future;
 use std::rc::Rc;
@@ -349,7 +347,7 @@ fn parts_of_blocks_do_not_overwrite_each_other() {
 fn limits_that_make_no_sense_are_refused() {
     let runtime = Runtime::virtual_time(1);
     let rt = runtime.handle();
-    let device = common::ram(&rt, 4);
+    let device = crate::common::ram(&rt, 4);
     let volume = Volume::new(&rt, device);
     let export = || Export::new("x", &volume);
     let serve = |exports, limits| {

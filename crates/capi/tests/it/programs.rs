@@ -3,9 +3,7 @@
 
 #![allow(clippy::disallowed_methods, reason = "tests start the compiler and what it made")]
 
-mod common;
-
-use common::{built, cc, crate_dir, run, scratch};
+use crate::common::{built, cc, crate_dir, run, scratch};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 

@@ -1,6 +1,6 @@
 //! The control server with well-behaved and other clients, on the virtual clock.
 
-#[path = "../../../fuzz/src/control.rs"]
+#[path = "../../../../fuzz/src/control.rs"]
 mod fuzzed;
 
 use serde_json::{Value, json};

@@ -4,9 +4,7 @@
 
 #![allow(clippy::disallowed_methods, reason = "tests of real databases, in their own directories")]
 
-mod common;
-
-use common::{Directory, PLAN, commit, plain};
+use crate::common::{Directory, PLAN, commit, plain};
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -435,7 +433,8 @@ fn torn(kind: Kind) {
     drop(store);
     server.end().unwrap();
     let page = kind.page_bytes() as usize;
-    let torn: usize = all.iter().zip(&old).map(|(file, old)| common::tear(file, old, page)).sum();
+    let torn: usize =
+        all.iter().zip(&old).map(|(file, old)| crate::common::tear(file, old, page)).sum();
     assert!(torn > 0);
     let before = fs::read(server.log()).unwrap().len();
     // A server that does not start has found it too, if it says why.

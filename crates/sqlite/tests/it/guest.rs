@@ -1,8 +1,6 @@
 //! An unmodified SQLite without cuts: modes, page sizes, several clients, errors.
 
-mod common;
-
-use common::{alone, beside_files, caps, device, format, mount};
+use crate::common::{alone, beside_files, caps, device, format, mount};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use tantalum_device::{Ack, CommandKind, Faults, RamDevice};

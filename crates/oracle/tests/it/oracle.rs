@@ -1,9 +1,7 @@
 //! The oracle can fail, and does so only if it should: honest devices of every
 //! kind pass, and every way to promise more than is kept is caught.
 
-mod liar;
-
-use liar::{Liar, Lie, ram};
+use crate::liar::{Liar, Lie, ram};
 use tantalum_device::{
     Ack, Block, BlockDevice, Caps, CommandKind, Data, Durability, Faults, GroupLimit, IoError,
     Payload, PowerCycle,

@@ -2,9 +2,7 @@
 
 #![allow(clippy::disallowed_methods, reason = "tests read the header and start the compiler")]
 
-mod common;
-
-use common::{built, cc, crate_dir, run, scratch};
+use crate::common::{built, cc, crate_dir, run, scratch};
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem::size_of;
 use std::process::Command;

@@ -1,9 +1,7 @@
 //! Random requests against a model of bytes: an export holds what was written to it, whatever the
 //! alignment, the order in which requests end, and the buffers in which they arrived.
 
-mod common;
-
-use common::{Client, serve};
+use crate::common::{Client, serve};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use tantalum_export::nbd::wire::{cmd, cmd_flag};

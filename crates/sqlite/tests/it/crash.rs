@@ -1,9 +1,7 @@
 //! Power cuts under load: acknowledged commits must be there where device and settings promise it,
 //! and some must be lost where they do not.
 
-mod common;
-
-use common::{caps, device, format, mount};
+use crate::common::{caps, device, format, mount};
 use std::cell::Cell;
 use std::rc::Rc;
 use tantalum_device::{Ack, Caps, CommandKind, Faults, GroupLimit, PowerCycle};

@@ -1,9 +1,7 @@
 //! Transactions as atomic groups: when SQLite writes groups, counted on the device, and compared
 //! with what the connection reports.
 
-mod common;
-
-use common::caps;
+use crate::common::caps;
 use std::cell::Cell;
 use std::rc::Rc;
 use tantalum_device::{Ack, Caps, CommandKind, Faults, GroupLimit, RamDevice, RamOptions, Stats};
@@ -426,7 +424,7 @@ fn several_clients() {
     let mut runtime = Runtime::virtual_time(3);
     let rt = runtime.handle();
     let run = async move {
-        let device = Stats::new(&rt, common::device(&rt, grouping()));
+        let device = Stats::new(&rt, crate::common::device(&rt, grouping()));
         Files::format(&rt, &device, &FormatOptions::default()).await.unwrap();
         let files = Files::mount(&rt, device.clone(), &MountOptions::default()).await.unwrap();
         let mount = Mount::new(&rt, files, Options::default());

@@ -1,6 +1,6 @@
 //! Clients that send random and almost valid bytes: the same as the fuzz target, and its corpus.
 
-#[path = "../../../fuzz/src/session.rs"]
+#[path = "../../../../fuzz/src/session.rs"]
 mod session;
 
 use proptest::prelude::*;

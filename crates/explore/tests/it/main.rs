@@ -1,0 +1,4 @@
+//! The crash explorer. What measures the memory of the process has tests of its own beside this.
+
+mod example;
+mod subjects;

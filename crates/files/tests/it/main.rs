@@ -1,0 +1,5 @@
+//! The layer of files, with power cuts and without.
+
+mod crash;
+mod group;
+mod layer;

@@ -1,0 +1,6 @@
+//! An unmodified SQLite on simulated devices.
+
+mod batch;
+mod common;
+mod crash;
+mod guest;

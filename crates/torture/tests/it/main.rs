@@ -1,0 +1,5 @@
+//! The ledger on real databases.
+
+mod common;
+mod servers;
+mod sqlite;
