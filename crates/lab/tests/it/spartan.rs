@@ -9,7 +9,7 @@ use tantalum_lab::run::runner;
 /// published as better is better, and nobody draws more than is in the capacitors.
 #[test]
 fn little_energy_costs_little_if_units_are_journalled() {
-    let text = include_str!("../../../experiments/spartan.toml");
+    let text = include_str!("../../../../experiments/spartan.toml");
     let value = |text: &str| format!("x = {text}").parse::<toml::Table>().unwrap()["x"].clone();
     let sets = [
         ("drive.geometry.blocks", "80"),

@@ -1,7 +1,7 @@
 //! A table of keys, as the page has it.
 
-use crate::fields::{Field, variants};
-use crate::probe::{Kind, range};
+use super::fields::{Field, variants};
+use super::probe::{Kind, range};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;

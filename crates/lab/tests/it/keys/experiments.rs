@@ -4,9 +4,9 @@
 //! 2. What the code does not fill in has a value in that small file, from which ranges are looked
 //!    for.
 
-use crate::fields::fields;
-use crate::probe::Kind;
-use crate::table::{Keys, Words, defaults, rows, words};
+use super::fields::fields;
+use super::probe::Kind;
+use super::table::{Keys, Words, defaults, rows, words};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::collections::BTreeSet;
@@ -27,7 +27,7 @@ use toml::{Table, Value};
 
 macro_rules! source {
     ($path:literal) => {
-        include_str!(concat!("../../../", $path))
+        include_str!(concat!("../../../../", $path))
     };
 }
 

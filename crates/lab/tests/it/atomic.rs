@@ -21,7 +21,7 @@ fn quick(text: &str, wanted: impl Fn(&str) -> bool) -> Report {
 
 #[test]
 fn groups_cost_less_than_the_same_writes_apart() {
-    let report = quick(include_str!("../../../experiments/atomic-latency.toml"), |_| true);
+    let report = quick(include_str!("../../../../experiments/atomic-latency.toml"), |_| true);
     let rate = |name: &str| {
         let row = report.rows.iter().find(|row| row.name.starts_with(name));
         row.unwrap_or_else(|| panic!("no row {name}")).findings.transactions_per_second
@@ -55,7 +55,7 @@ fn sqlite_gains_from_groups() {
     let journals = ["delete", "wal", "batch-atomic"];
     let name = |drive: &str, journal: &str| format!("ycsb-a/{drive}/{journal}/full");
     let wanted = |row: &str| drives.iter().any(|d| journals.iter().any(|j| name(d, j) == row));
-    let report = quick(include_str!("../../../experiments/atomic-sqlite.toml"), wanted);
+    let report = quick(include_str!("../../../../experiments/atomic-sqlite.toml"), wanted);
     assert_eq!(report.rows.len(), 6);
     for drive in drives {
         let of = |journal: &str| {

@@ -543,7 +543,7 @@ fn a_log_too_small_for_its_checkpoints_is_told() {
 
 #[test]
 fn every_field_is_documented_and_every_documented_field_is_there() {
-    let text = include_str!("../../../docs/json.md");
+    let text = include_str!("../../../../docs/json.md");
     let (of_run, rest) = text.split_once("## `tantalum crash --json`").unwrap();
     let (_, of_bench) = rest.split_once("## `tantalum drive bench --json`").unwrap();
     let of_bench = of_bench.split("\n## ").next().unwrap();
@@ -566,7 +566,7 @@ fn every_field_is_documented_and_every_documented_field_is_there() {
     fields(&serde_json::from_str(&cached.to_json()).unwrap(), "", &mut of_cache);
     run.extend(of_cache.into_iter().filter(|field| field.starts_with("rows[].measures.")));
     // What requesters of a log do.
-    let tail = self::report(include_str!("../../../experiments/log-tail.toml"));
+    let tail = self::report(include_str!("../../../../experiments/log-tail.toml"));
     let mut of_log = BTreeSet::new();
     fields(&serde_json::from_str(&tail.to_json()).unwrap(), "", &mut of_log);
     run.extend(of_log.into_iter().filter(|field| field.starts_with("rows[].measures.")));

@@ -6,7 +6,7 @@
 //! 2. Ranges are found by asking the checks of the code; no number is written down here.
 //! 3. Sources are the comments in the presets.
 //!
-//! To write the page anew: `TANTALUM_WRITE=1 cargo test -p tantalum-lab --test keys`.
+//! To write the page anew: `TANTALUM_WRITE=1 cargo test -p tantalum-lab --test it keys`.
 
 mod drives;
 mod experiments;
@@ -18,10 +18,10 @@ mod table;
 const HEAD: &str = "\
 # Keys
 
-This page is made from the code (`crates/lab/tests/keys`), which a test compares with it. It has the
-keys of the TOML files of [experiments](experiments.md) and of [explorations](crash.md), and those
-of designs. `tantalum explain KEY` prints what is here, and `tantalum designs NAME --all` prints a
-preset with all of its keys. `tantalum search` reads files of experiments.
+This page is made from the code (`crates/lab/tests/it/keys`), which a test compares with it. It has
+the keys of the TOML files of [experiments](experiments.md) and of [explorations](crash.md), and
+those of designs. `tantalum explain KEY` prints what is here, and `tantalum designs NAME --all`
+prints a preset with all of its keys. `tantalum search` reads files of experiments.
 
 A range is what the checks accept while all other keys stay as they are: of a design those of the
 preset `durassd`, or of the one that is named; of a file those of a small file with one row. Other

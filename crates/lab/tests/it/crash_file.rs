@@ -7,7 +7,7 @@ use tantalum_explore::{
 };
 use tantalum_lab::file::crash::CrashFile;
 
-const FILE: &str = include_str!("../../../experiments/crash.toml");
+const FILE: &str = include_str!("../../../../experiments/crash.toml");
 
 fn file() -> CrashFile {
     CrashFile::parse("experiments/crash.toml", FILE).unwrap()

@@ -1,9 +1,9 @@
 //! The keys of drives, disks and sampled devices, and where the values of their presets come from.
 
-use crate::fields::{Field, fields};
-use crate::probe::Kind;
-use crate::sources;
-use crate::table::{Keys, rows, words};
+use super::fields::{Field, fields};
+use super::probe::Kind;
+use super::sources;
+use super::table::{Keys, rows, words};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::fmt::Write;
@@ -12,15 +12,15 @@ use tantalum_device::{DiskModel, SampledModel};
 use tantalum_drive::Design;
 use toml::{Table, Value};
 
-const DESIGN: &str = include_str!("../../../drive/src/design/mod.rs");
-const ENERGY: &str = include_str!("../../../drive/src/design/energy.rs");
-const GEOMETRY: &str = include_str!("../../../nand/src/geometry.rs");
-const TIMING: &str = include_str!("../../../nand/src/timing.rs");
-const DISK: &str = include_str!("../../../device/src/disk/model.rs");
-const DISK_15K: &str = include_str!("../../../device/presets/disk-15k.toml");
-const SAMPLED: &str = include_str!("../../../device/src/sampled/model.rs");
-const CONTRACT: &str = include_str!("../../../device/src/contract.rs");
-const USB_FLASH: &str = include_str!("../../../device/presets/usb-flash.toml");
+const DESIGN: &str = include_str!("../../../../drive/src/design/mod.rs");
+const ENERGY: &str = include_str!("../../../../drive/src/design/energy.rs");
+const GEOMETRY: &str = include_str!("../../../../nand/src/geometry.rs");
+const TIMING: &str = include_str!("../../../../nand/src/timing.rs");
+const DISK: &str = include_str!("../../../../device/src/disk/model.rs");
+const DISK_15K: &str = include_str!("../../../../device/presets/disk-15k.toml");
+const SAMPLED: &str = include_str!("../../../../device/src/sampled/model.rs");
+const CONTRACT: &str = include_str!("../../../../device/src/contract.rs");
+const USB_FLASH: &str = include_str!("../../../../device/presets/usb-flash.toml");
 
 /// A table of a design, its type, and the file with the type.
 const TABLES: [(&str, &str, &str); 10] = [

@@ -9,7 +9,7 @@ use tantalum_lab_page as page;
 
 #[test]
 fn what_is_refused_ends_no_job_and_costs_no_database_a_commit() {
-    let text = include_str!("../../../experiments/thin.toml");
+    let text = include_str!("../../../../experiments/thin.toml");
     let experiment = Experiment::parse("experiments/thin.toml", text).unwrap();
     let rows = experiment.rows().unwrap();
     runner::check(&rows).unwrap();

@@ -37,7 +37,7 @@ fn rate(report: &Report, words: &[&str]) -> f64 {
 
 #[test]
 fn barriers_and_double_writes_cost_an_engine_what_was_published() {
-    let text = include_str!("../../../experiments/linkbench.toml");
+    let text = include_str!("../../../../experiments/linkbench.toml");
     let report = run(text, &["innodb-linkbench/durassd", "page_bytes=4096"]);
     assert_eq!(report.rows.len(), 4);
     let [on, off] = ["barriers=true", "barriers=false"];
@@ -64,8 +64,8 @@ fn barriers_and_double_writes_cost_an_engine_what_was_published() {
 
 #[test]
 fn an_engine_tells_the_latency_of_each_kind_of_operation() {
-    let linkbench = include_str!("../../../experiments/linkbench.toml");
-    let tpcc = include_str!("../../../experiments/tpcc.toml");
+    let linkbench = include_str!("../../../../experiments/linkbench.toml");
+    let tpcc = include_str!("../../../../experiments/tpcc.toml");
     let off = ["/durassd", "page_bytes=4096", "barriers=false"];
     for (text, share, names) in
         [(linkbench, ("get link list", 0.507), 10), (tpcc, ("new order", 0.45), 5)]
@@ -89,7 +89,7 @@ fn an_engine_tells_the_latency_of_each_kind_of_operation() {
 
 #[test]
 fn atomic_groups_are_cheaper_than_double_writes() {
-    let text = include_str!("../../../experiments/atomic-innodb.toml");
+    let text = include_str!("../../../../experiments/atomic-innodb.toml");
     // Published for a card: 1.23.
     for (design, gain) in [("card", 1.1..1.36), ("durassd", 1.5..1.9), ("volatile", 2.2..3.4)] {
         let report = run(text, &[&format!("innodb/{design}/")]);
@@ -117,7 +117,7 @@ fn atomic_groups_are_cheaper_than_double_writes() {
 
 #[test]
 fn without_barriers_a_volatile_cache_loses_an_engines_commits() {
-    let text = include_str!("../../../experiments/linkbench.toml");
+    let text = include_str!("../../../../experiments/linkbench.toml");
     let report = run(text, &["innodb-linkbench/volatile"]);
     let f = &report.rows[0].findings;
     assert!(f.commits_lost > 0 && f.databases_corrupt > 0 && f.violations == 0, "{f:?}");
@@ -125,7 +125,7 @@ fn without_barriers_a_volatile_cache_loses_an_engines_commits() {
 
 #[test]
 fn a_barrier_behind_each_page_costs_more_than_one_behind_a_batch() {
-    let text = include_str!("../../../experiments/tpcc.toml");
+    let text = include_str!("../../../../experiments/tpcc.toml");
     let report = run(text, &["engine-tpcc/durassd", "page_bytes=4096"]);
     let [on, off] = ["barriers=true", "barriers=false"].map(|w| rate(&report, &[w]));
     // Published: 15 to 23.
@@ -134,7 +134,7 @@ fn a_barrier_behind_each_page_costs_more_than_one_behind_a_batch() {
 
 #[test]
 fn updates_that_share_an_fsync_share_its_cost() {
-    let text = include_str!("../../../experiments/ycsb.toml");
+    let text = include_str!("../../../../experiments/ycsb.toml");
     let report = run(text, &["append-tree/durassd", "updates=1.0"]);
     let many = |barriers| rate(&report, &[barriers, "fsync_every=100/"]);
     let one = |barriers| rate(&report, &[barriers, "fsync_every=1/"]);
@@ -149,7 +149,7 @@ fn updates_that_share_an_fsync_share_its_cost() {
 /// keeps nothing: each drive keeps its own promises, and the log's is what commits depend on.
 #[test]
 fn the_log_may_be_on_a_drive_of_another_kind() {
-    let text = include_str!("../../../experiments/linkbench.toml");
+    let text = include_str!("../../../../experiments/linkbench.toml");
     let (head, _) = text.split_once("[[row]]").unwrap();
     let row = |design: &str, expect: &str, keys: &str| {
         let params: String = keys
@@ -189,7 +189,7 @@ fn the_log_may_be_on_a_drive_of_another_kind() {
 
 #[test]
 fn the_same_seed_gives_the_same_run() {
-    let text = include_str!("../../../experiments/tpcc.toml");
+    let text = include_str!("../../../../experiments/tpcc.toml");
     let once = || run(text, &["engine-tpcc/durassd", "page_bytes=16384", "barriers=false"]);
     assert_eq!(once().to_json(), once().to_json());
 }
@@ -198,7 +198,7 @@ fn the_same_seed_gives_the_same_run() {
 /// several times as quick as the disk, and the same seed gives the same run.
 #[test]
 fn the_log_may_be_a_flash_log() {
-    let text = include_str!("../../../experiments/flash-log.toml");
+    let text = include_str!("../../../../experiments/flash-log.toml");
     let disk = rate(&run(text, &["clients=32", "disk-10k"]), &[""]);
     let once = || run(text, &["orders.log=a"]);
     let report = once();
@@ -227,7 +227,7 @@ fn the_log_may_be_a_flash_log() {
 /// Flash cache and rivals, of which the same seed gives the same report.
 #[test]
 fn an_engine_over_a_flash_cache_runs_the_same_again() {
-    let text = include_str!("../../../experiments/flash-cache.toml");
+    let text = include_str!("../../../../experiments/flash-cache.toml");
     for words in [["policy=gsc", "flash.size_mib=409"], ["policy=lc", "flash.size_mib=409"]] {
         let report = uncut(text, &words);
         assert!(report.rows.iter().all(|row| !row.findings.lost_anything()));

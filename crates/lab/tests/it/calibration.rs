@@ -7,7 +7,7 @@ use tantalum_lab::run::runner::{self, Progress, Watch};
 /// The whole table, in shorter runs: a device that is changed by accident is far from it.
 #[test]
 fn the_cost_of_an_fsync_is_near_what_was_published() {
-    let text = include_str!("../../../experiments/fsync-frequency.toml");
+    let text = include_str!("../../../../experiments/fsync-frequency.toml");
     let shorter = [
         ("run.warm_up_ms".to_string(), toml::Value::Integer(1000)),
         ("run.run_ms".to_string(), toml::Value::Array(vec![toml::Value::Integer(3000); 2])),
@@ -34,7 +34,7 @@ fn the_cost_of_an_fsync_is_near_what_was_published() {
 /// All six figures, on a drive of half the size.
 #[test]
 fn a_data_centre_drive_is_near_the_data_sheets_of_its_class() {
-    let text = include_str!("../../../experiments/datacenter.toml");
+    let text = include_str!("../../../../experiments/datacenter.toml");
     let smaller = [
         ("drive.geometry.pages", 8),
         ("drive.timing.erase_us", 156),
@@ -72,7 +72,7 @@ fn deviations(name: &str, text: &str, shorter: &[(&str, toml::Value)]) -> (u32, 
 /// The four SSDs, overwritten for a shorter time.
 #[test]
 fn the_ssds_of_a_flash_cache_are_near_what_was_published() {
-    let text = include_str!("../../../experiments/cache-devices.toml");
+    let text = include_str!("../../../../experiments/cache-devices.toml");
     let shorter = [("precondition.passes_max", toml::Value::Float(2.0))];
     assert_eq!(deviations("cache-devices.toml", text, &shorter), (20, Some(true)));
 }
@@ -80,7 +80,7 @@ fn the_ssds_of_a_flash_cache_are_near_what_was_published() {
 /// One disk, and sixteen of it.
 #[test]
 fn the_disks_behind_a_flash_cache_are_near_what_was_published() {
-    let text = include_str!("../../../experiments/cache-disks.toml");
+    let text = include_str!("../../../../experiments/cache-disks.toml");
     let seconds = toml::Value::Array(vec![toml::Value::Integer(5000); 2]);
     assert_eq!(deviations("cache-disks.toml", text, &[("run.run_ms", seconds)]), (8, Some(true)));
 }

@@ -1,11 +1,7 @@
 //! A database on a thinly provisioned drive that has no room left: it is told so, keeps what it
 //! had committed, and goes on when something was deleted.
 
-#[path = "../../drive/tests/crash/designs.rs"]
-#[allow(dead_code)]
-mod designs;
-
-use designs::small;
+use crate::designs::small;
 use tantalum_device::{Payload, PowerCycle};
 use tantalum_drive::{Design, Drive, DriveLink};
 use tantalum_files::{Files, FormatOptions, MountOptions, Promise};

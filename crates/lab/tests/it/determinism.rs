@@ -8,8 +8,8 @@ use tantalum_lab::run::runner::{self, Progress, Watch};
 /// machine of the last developer who changed its results (`scripts/update-first`).
 #[test]
 fn the_main_experiment_gives_the_bytes_that_are_committed() {
-    let text = include_str!("../../../experiments/first.toml");
-    let committed = include_str!("../../../experiments/first.json");
+    let text = include_str!("../../../../experiments/first.toml");
+    let committed = include_str!("../../../../experiments/first.json");
     let e = Experiment::parse("experiments/first.toml", text).unwrap();
     let rows = e.rows().unwrap();
     let watch: Watch = Arc::new(|_: Progress<'_>| ());

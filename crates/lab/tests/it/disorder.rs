@@ -1,10 +1,6 @@
 //! SQLite on a drive that keeps neither order nor whole writes.
 
-#[path = "../../drive/tests/crash/designs.rs"]
-#[allow(dead_code)]
-mod designs;
-
-use designs::small;
+use crate::designs::small;
 use std::rc::Rc;
 use tantalum_device::Payload;
 use tantalum_lab::file::experiment::{Journal, Synchronous};
