@@ -2,7 +2,7 @@
 //!
 //! An input is a layout and a list of changes to the devices of a valid log (`image.rs`).
 
-use crate::image::{BLOCK, CHANGES, Input, number_at, put_on, ram, taken_from};
+use super::image::{BLOCK, CHANGES, Input, number_at, put_on, ram, taken_from};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;

@@ -1,5 +1,6 @@
 //! Processes that share a directory and are killed: nobody waits for the dead, no page that was
 //! durable is lost or older than it was, and everything fits together at the end.
+//! A binary of its own: how far a process comes before it is killed depends on what runs beside it.
 #![cfg(target_os = "linux")]
 #![allow(clippy::disallowed_methods, reason = "processes are what is tested")]
 

@@ -1,5 +1,6 @@
 //! Processes whose threads write to a log by themselves, and are killed: what was acknowledged is
-//! there, in order.
+//! there, in order. A binary of its own: how far a process comes before it is killed depends on what
+//! runs beside it.
 #![allow(clippy::disallowed_methods, reason = "processes and threads are what is tested")]
 
 use std::collections::BTreeMap;

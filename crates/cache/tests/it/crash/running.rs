@@ -1,0 +1,388 @@
+//! What the calls of a cache do, one by one.
+
+use super::bench::{Bench, Cache, PAGE, PAGES, device, evict, fetch, find, options, run};
+use super::model::content;
+use std::cell::RefCell;
+use std::rc::Rc;
+use tantalum_cache::flash::{
+    CacheError, DeviceStore, Fetched, FlashCache, FormatOptions, Host, Mode, NoHost, OpenOptions,
+    PageOut, Replacement, SlowStore,
+};
+use tantalum_device::{CommandKind, Faults, IoError};
+use tantalum_rt::Nanos;
+
+const BYTES: u64 = 80 << 10;
+
+async fn small(rt: &tantalum_rt::Rt, options: OpenOptions) -> Cache {
+    let bench = Bench::new(rt, BYTES, &super::bench::options()).await;
+    bench.try_open(options).await.unwrap()
+}
+
+#[test]
+fn calls_that_make_no_sense_say_what_would() {
+    run(async |rt| {
+        let cache = small(&rt, OpenOptions::default()).await;
+        let page = vec![0; PAGE];
+        let invalid = |e: Result<(), CacheError>| matches!(e, Err(CacheError::Invalid(_)));
+        assert!(invalid(cache.evict(PAGES, &page, true, 1).await));
+        assert!(invalid(cache.evict(0, &page[1..], true, 1).await));
+        assert!(invalid(cache.fetch(0, &mut [0; 5]).await.map(drop)));
+        assert!(invalid(cache.fetch(PAGES, &mut page.clone()).await.map(drop)));
+        assert!(invalid(cache.forget(0..PAGES + 1).await));
+        cache.forget(5..5).await.unwrap();
+        evict(&cache, 0, 9).await;
+        let older = cache.evict(0, &page, true, 8).await;
+        assert_eq!(older, Err(CacheError::Older { page: 0, lsn: 8, newer: 9 }));
+        let copy = cache.clone();
+        cache.close().await.unwrap();
+        assert!(matches!(copy.evict(0, &page, true, 10).await, Err(CacheError::Stopped(_))));
+        assert!(matches!(copy.forget(0..1).await, Err(CacheError::Stopped(_))));
+        fetch(&copy, 0, 9).await;
+    });
+}
+
+struct Log;
+
+impl Host for Log {
+    fn log_stable(&self) -> u64 {
+        100
+    }
+}
+
+#[test]
+fn a_dirty_page_leaves_ram_after_its_log() {
+    run(async |rt| {
+        let bench = Bench::new(&rt, BYTES, &options()).await;
+        let cache = bench.open_with(Rc::new(Log), OpenOptions::default()).await.unwrap();
+        evict(&cache, 1, 100).await;
+        let early = cache.evict(1, &content(1, 101, PAGE), true, 101).await;
+        assert_eq!(early, Err(CacheError::LogFirst { page: 1, lsn: 101, stable: 100 }));
+        fetch(&cache, 1, 100).await;
+        // A clean page has no record that is not durable.
+        cache.evict(2, &content(2, 0, PAGE), false, 500).await.unwrap();
+    });
+}
+
+/// A page with a copy on flash is not written again unless it changed.
+#[test]
+fn what_flash_has_is_not_written_again() {
+    run(async |rt| {
+        let cache = small(&rt, OpenOptions::default()).await;
+        evict(&cache, 1, 5).await;
+        let batches = cache.stats().batches;
+        for _ in 0..5 {
+            fetch(&cache, 1, 5).await;
+            cache.evict(1, &content(1, 5, PAGE), false, 5).await.unwrap();
+        }
+        let stats = cache.stats();
+        assert_eq!((stats.batches, stats.dropped, stats.hits), (batches, 5, 5));
+    });
+}
+
+/// Pages enter full batches while a task waits for none of them.
+#[test]
+fn one_write_carries_a_batch() {
+    run(async |rt| {
+        let cache = small(&rt, OpenOptions::default()).await;
+        let pages = (0..8).map(|page| {
+            let cache = cache.clone();
+            async move { evict(&cache, page, 5).await }
+        });
+        tantalum_rt::join_all(pages.collect()).await;
+        assert_eq!(cache.stats().batches, 2);
+    });
+}
+
+/// Before its batch is durable a page is fetched from memory.
+#[test]
+fn the_newest_version_is_found_before_it_is_durable() {
+    run(async |rt| {
+        let cache = small(&rt, OpenOptions::default()).await;
+        for version in 1..4 {
+            let (evicting, page) = (cache.clone(), content(3, version, PAGE));
+            let waiting = rt
+                .spawn("an eviction", async move { evicting.evict(3, &page, true, version).await });
+            rt.yield_now().await;
+            let found = fetch(&cache, 3, version).await;
+            assert_eq!(found, Fetched::Flash { lsn: version, dirty: true });
+            assert!(!waiting.is_finished());
+        }
+    });
+}
+
+/// Evicts pages, until what was evicted first has left the ring once, or had its chance.
+async fn push_out(cache: &Cache, from: u64) {
+    for n in 0..12 {
+        evict(cache, 60 + n, from + n).await;
+    }
+}
+
+#[test]
+fn a_fetched_page_has_a_second_chance_in_the_group_form_only() {
+    for replacement in [Replacement::Basic, Replacement::SecondChance] {
+        run(async move |rt| {
+            let options = OpenOptions { replacement, ..OpenOptions::default() };
+            let cache = small(&rt, options).await;
+            evict(&cache, 1, 5).await;
+            evict(&cache, 2, 6).await;
+            fetch(&cache, 1, 5).await;
+            push_out(&cache, 10).await;
+            let group = replacement == Replacement::SecondChance;
+            let found = fetch(&cache, 1, 5).await;
+            assert_eq!(found == Fetched::Slow, !group, "{replacement:?}");
+            assert_eq!(fetch(&cache, 2, 6).await, Fetched::Slow);
+            assert_eq!(cache.stats().second_chances > 0, group);
+        });
+    }
+}
+
+/// If everything is fetched all the time, pages leave all the same.
+#[test]
+fn progress_is_certain_when_all_pages_are_referenced() {
+    run(async |rt| {
+        let cache = small(&rt, OpenOptions::default()).await;
+        for n in 0..400 {
+            evict(&cache, n % 150, 10 + n).await;
+            let mut page = vec![0; PAGE];
+            for back in 0..30.min(n) {
+                cache.fetch((n - back) % 150, &mut page).await.unwrap();
+            }
+        }
+        for page in 0..100 {
+            fetch(&cache, page, 310 + page).await;
+        }
+    });
+}
+
+struct Cold(RefCell<Vec<PageOut>>, RefCell<Vec<(u64, u64)>>);
+
+impl Host for Cold {
+    fn pull(&self, room: usize) -> Vec<PageOut> {
+        let mut cold = self.0.borrow_mut();
+        let count = room.min(cold.len());
+        cold.drain(..count).collect()
+    }
+
+    fn staged(&self, page: u64, lsn: u64) {
+        self.1.borrow_mut().push((page, lsn));
+    }
+}
+
+#[test]
+fn a_batch_is_filled_from_the_cold_end_of_the_pool() {
+    run(async |rt| {
+        let bench = Bench::new(&rt, BYTES, &options()).await;
+        let out = |page: u64| PageOut { page, data: content(page, 3, PAGE), dirty: true, lsn: 3 };
+        let cold = Rc::new(Cold(RefCell::new((20..30).map(out).collect()), RefCell::default()));
+        let cache = bench.open_with(cold.clone(), OpenOptions::default()).await.unwrap();
+        evict(&cache, 1, 5).await;
+        assert_eq!(*cold.1.borrow(), [(20, 3), (21, 3), (22, 3)]);
+        let stats = cache.stats();
+        assert_eq!((stats.batches, stats.pulled, stats.pages), (1, 3, 4));
+        drop(cache);
+        fetch(&bench.open().await, 21, 3).await;
+    });
+}
+
+#[test]
+fn a_checkpoint_needs_flash_only() {
+    run(async |rt| {
+        let linger = Nanos::from_secs(100);
+        let cache = small(&rt, OpenOptions { linger, ..OpenOptions::default() }).await;
+        let evicting = cache.clone();
+        let waiting = rt.spawn("an eviction", async move { evict(&evicting, 3, 5).await });
+        rt.yield_now().await;
+        assert!(!waiting.is_finished());
+        cache.checkpoint().await.unwrap();
+        rt.yield_now().await;
+        assert!(waiting.is_finished() && rt.now() < Nanos::from_secs(1));
+        assert_eq!(cache.stats().slow_writes, 0);
+        cache.checkpoint().await.unwrap();
+    });
+}
+
+#[test]
+fn write_through_has_every_page_on_the_slow_store() {
+    run(async |rt| {
+        let through = FormatOptions { mode: Mode::Through, ..options() };
+        let bench = Bench::new(&rt, BYTES, &through).await;
+        let cache = bench.open().await;
+        for n in 0..100 {
+            evict(&cache, n % 30, 10 + n).await;
+            let mut page = vec![0; PAGE];
+            bench.store().read(n % 30, &mut page).await.unwrap();
+            assert_eq!(page, content(n % 30, 10 + n, PAGE));
+            assert_eq!(cache.stats().dirty, 0);
+        }
+        // Nothing is written a second time when it leaves.
+        assert_eq!(cache.stats().slow_writes, 100);
+    });
+}
+
+#[test]
+fn forgotten_pages_are_gone_also_many_at_once() {
+    run(async |rt| {
+        let bench = Bench::new(&rt, BYTES, &options()).await;
+        let cache = bench.open().await;
+        for page in 0..6 {
+            evict(&cache, page, 5).await;
+        }
+        cache.forget(0..PAGES).await.unwrap();
+        evict(&cache, 3, 2).await;
+        drop(cache);
+        let cache = bench.open().await;
+        for page in (0..6).filter(|p| *p != 3) {
+            fetch(&cache, page, 0).await;
+        }
+        fetch(&cache, 3, 2).await;
+        // More tombstones than a descriptor has room for.
+        let all = (0..50).map(|page| {
+            let cache = cache.clone();
+            async move { cache.forget(page..page + 1).await.unwrap() }
+        });
+        tantalum_rt::join_all(all.collect()).await;
+        fetch(&cache, 3, 0).await;
+    });
+}
+
+/// Marks survive a close, and most of them a crash.
+#[test]
+fn a_closed_cache_starts_warm() {
+    run(async |rt| {
+        let bench = Bench::new(&rt, BYTES, &options()).await;
+        let cache = bench.open().await;
+        evict(&cache, 1, 5).await;
+        for page in 10..14 {
+            evict(&cache, page, page).await;
+        }
+        fetch(&cache, 1, 5).await;
+        let before = cache.stats();
+        cache.close().await.unwrap();
+        let cache = bench.open().await;
+        let stats = cache.stats();
+        assert!(stats.restart.clean && stats.restart.descriptors == 0);
+        assert_eq!((stats.pages, stats.dirty), (before.pages, before.dirty));
+        // (Less than twice round: the second chance is over then.)
+        for n in 0..8 {
+            evict(&cache, 60 + n, 100 + n).await;
+        }
+        assert!(matches!(fetch(&cache, 1, 5).await, Fetched::Flash { .. }));
+    });
+}
+
+type FaultyCache =
+    FlashCache<tantalum_device::RamDevice, DeviceStore<Faults<tantalum_device::RamDevice>>>;
+
+/// A slow store that refuses pages.
+async fn faulty(rt: &tantalum_rt::Rt) -> (Faults<tantalum_device::RamDevice>, FaultyCache) {
+    let slow = device(rt, (1 << 20) + PAGES * PAGE as u64);
+    let faults = Faults::new(rt, slow, "faults");
+    let store = DeviceStore::new(faults.clone(), PAGE as u32).unwrap();
+    let flash = device(rt, BYTES);
+    FlashCache::format(rt, &flash, &store, &options()).await.unwrap();
+    let options = OpenOptions { patience: Nanos::from_secs(2), ..OpenOptions::default() };
+    let cache = FlashCache::open(rt, flash, store, Rc::new(NoHost), options).await.unwrap();
+    (faults, cache)
+}
+
+#[test]
+fn a_page_that_cannot_be_destaged_stays_and_dirty_ones_wait_so_long() {
+    run(async |rt| {
+        let (faults, cache) = faulty(&rt).await;
+        faults.fail_often(CommandKind::Write, 1, 1);
+        let mut refused = None;
+        for n in 0..200 {
+            let (page, version) = (n % 100, 10 + n);
+            let data = content(page, version, PAGE);
+            if let Err(error) = cache.evict(page, &data, true, version).await {
+                refused = Some((n, error));
+                break;
+            }
+        }
+        let (n, error) = refused.expect("the ring is full");
+        assert!(n > 8, "{n}");
+        println!("{error}");
+        assert!(
+            matches!(&error, CacheError::Full { waited, .. } if *waited >= Nanos::from_secs(2))
+        );
+        assert!(cache.refused().is_some() && cache.stats().slow_refusals > 5);
+        // All are there, and clean ones are let go.
+        let mut page = vec![0; PAGE];
+        for old in 0..n {
+            cache.fetch(old, &mut page).await.unwrap();
+            assert_eq!(page, content(old, 10 + old, PAGE));
+        }
+        cache.fetch(150, &mut page).await.unwrap();
+        cache.evict(150, &page, false, 0).await.unwrap();
+        // Then the store takes them again, and everything goes on.
+        faults.clear();
+        faults.reopen();
+        rt.sleep(Nanos::from_secs(1)).await;
+        for n in 0..200 {
+            let (page, version) = (n % 100, 1000 + n);
+            cache.evict(page, &content(page, version, PAGE), true, version).await.unwrap();
+        }
+        assert_eq!(cache.refused(), None);
+        for old in 0..100 {
+            cache.fetch(old, &mut page).await.unwrap();
+            assert_eq!(page, content(old, 1100 + old, PAGE));
+        }
+    });
+}
+
+#[test]
+fn a_flash_device_that_fails_a_write_stops_the_cache() {
+    run(async |rt| {
+        let slow = device(&rt, (1 << 20) + PAGES * PAGE as u64);
+        let store = DeviceStore::new(slow, PAGE as u32).unwrap();
+        let flash = Faults::new(&rt, device(&rt, BYTES), "faults");
+        FlashCache::format(&rt, &flash, &store, &options()).await.unwrap();
+        let open = OpenOptions::default();
+        let host = Rc::new(NoHost);
+        let cache = FlashCache::open(&rt, flash.clone(), store, host, open).await.unwrap();
+        cache.evict(1, &content(1, 5, PAGE), true, 5).await.unwrap();
+        flash.fail_nth(CommandKind::Write, 1);
+        let failed = cache.evict(2, &content(2, 6, PAGE), true, 6).await;
+        assert!(matches!(failed, Err(CacheError::Stopped(_))), "{failed:?}");
+        assert!(matches!(cache.close().await, Err(CacheError::Stopped(_))));
+    });
+}
+
+/// A cache whose flash device answers reads no more still has clean pages.
+#[test]
+fn clean_pages_are_fetched_without_the_flash_device() {
+    run(async |rt| {
+        let slow = device(&rt, (1 << 20) + PAGES * PAGE as u64);
+        let store = DeviceStore::new(slow, PAGE as u32).unwrap();
+        let flash = Faults::new(&rt, device(&rt, BYTES), "faults");
+        FlashCache::format(&rt, &flash, &store, &options()).await.unwrap();
+        let open = OpenOptions::default();
+        let host = Rc::new(NoHost);
+        let cache = FlashCache::open(&rt, flash.clone(), store, host, open).await.unwrap();
+        cache.evict(1, &[0; PAGE], false, 0).await.unwrap();
+        cache.evict(2, &content(2, 6, PAGE), true, 6).await.unwrap();
+        flash.fail_often(CommandKind::Read, 1, 1);
+        let mut page = vec![1; PAGE];
+        assert_eq!(cache.fetch(1, &mut page).await, Ok(Fetched::Slow));
+        let dirty = cache.fetch(2, &mut page).await;
+        assert!(matches!(dirty, Err(CacheError::Flash(IoError::Failed(_)))), "{dirty:?}");
+    });
+}
+
+/// What a batch has on the device: the descriptor, then the pages.
+#[test]
+fn a_batch_begins_with_its_descriptor() {
+    run(async |rt| {
+        let bench = Bench::new(&rt, BYTES, &options()).await;
+        let cache = bench.open().await;
+        evict(&cache, 1, 5).await;
+        let at = find(&bench.flash, 1, 5).await as usize * 512;
+        let bytes = super::bench::bytes_of(&bench.flash).await;
+        let descriptor = &bytes[at - 512..at];
+        let word = |at: usize| u64::from_le_bytes(descriptor[at..at + 8].try_into().unwrap());
+        // Sequence number, epoch, durable, front; then page and LSN of the frame.
+        assert_eq!([word(16), word(24), word(32), word(40)], [1, 2, 1, 1]);
+        assert_eq!([word(64), word(72)], [1, 5]);
+        assert_eq!(&descriptor[48..52], [1, 0, 0, 0]);
+    });
+}

@@ -1,0 +1,228 @@
+//! With two copies, a device that did not answer for a while gets what it missed.
+
+use super::copies::found;
+use super::rig::{Rig, Shape};
+use super::running::{Device, commit_many, count, make, named, options, power_cycle, run};
+use tantalum_device::CommandKind;
+use tantalum_log::{DeviceHealth, Log, OpenError, OpenOptions};
+use tantalum_rt::{Nanos, Rt};
+
+fn degraded() -> OpenOptions {
+    OpenOptions { degraded: true, ..options() }
+}
+
+/// Device 1 does not answer, and records are written that it misses.
+async fn leave(rt: &Rt, log: &Log<Device>, devices: &[Device]) {
+    devices[1].plan.stalled.set(true);
+    commit_many(rt, log, 4, 12).await.unwrap();
+    let stats = log.stats();
+    assert_eq!(stats.devices[1].health, DeviceHealth::Left);
+    assert!(stats.degraded && stats.without().is_some(), "{stats:?}");
+}
+
+async fn until_back(rt: &Rt, log: &Log<Device>) {
+    while log.stats().devices[1].health != DeviceHealth::Present {
+        rt.sleep(Nanos::from_micros(100)).await;
+    }
+}
+
+/// Once what was written meanwhile stayed on one device.
+#[test]
+fn a_device_that_was_left_has_everything_when_it_takes_part_again() {
+    run(async |rt| {
+        let (devices, log) = make(&rt, 2, 2).await;
+        commit_many(&rt, &log, 4, 10).await.unwrap();
+        assert_eq!((log.stats().degraded, log.stats().without()), (false, None));
+        leave(&rt, &log, &devices).await;
+        let restarts = log.stats().restarts;
+        devices[1].let_go();
+        // Records are written meanwhile.
+        let written = commit_many(&rt, &log, 4, 12);
+        written.await.unwrap();
+        until_back(&rt, &log).await;
+        let stats = log.stats();
+        assert_eq!((stats.degraded, stats.without()), (false, None), "{stats:?}");
+        assert_eq!(stats.restarts, restarts, "no new epoch is needed for that");
+        assert_eq!(log.one_copy().await.unwrap(), []);
+        let records = count(&log).await;
+        assert!(records >= 24, "{records}");
+        // The device that had everything alone is not needed any more.
+        power_cycle(log, &devices).await;
+        let log = Log::open(&rt, named(&devices[1..]), degraded()).await.unwrap();
+        assert_eq!(count(&log).await, records);
+    });
+}
+
+/// The same if the log was opened anew meanwhile: the device is left until it has caught up.
+#[test]
+fn a_device_that_was_left_catches_up_after_an_opening() {
+    run(async |rt| {
+        let (devices, log) = make(&rt, 2, 2).await;
+        commit_many(&rt, &log, 4, 10).await.unwrap();
+        leave(&rt, &log, &devices).await;
+        let records = count(&log).await;
+        power_cycle(log, &devices).await;
+        let log = Log::open(&rt, named(&devices), options()).await.unwrap();
+        let stats = log.stats();
+        assert!(stats.degraded && stats.devices[1].health == DeviceHealth::Left, "{stats:?}");
+        until_back(&rt, &log).await;
+        assert!(!log.stats().degraded, "{:?}", log.stats());
+        assert_eq!((count(&log).await, log.one_copy().await.unwrap()), (records, vec![]));
+        power_cycle(log, &devices).await;
+        assert_eq!(found(&rt, &devices).await, []);
+        let log = Log::open(&rt, named(&devices[1..]), degraded()).await.unwrap();
+        assert_eq!(count(&log).await, records);
+    });
+}
+
+/// A device that lacks records does not open the log alone, unless one does without these.
+#[test]
+fn a_device_that_lacks_records_is_not_taken_for_the_log() {
+    run(async |rt| {
+        let (devices, log) = make(&rt, 2, 2).await;
+        commit_many(&rt, &log, 4, 10).await.unwrap();
+        let before = count(&log).await;
+        leave(&rt, &log, &devices).await;
+        let records = count(&log).await;
+        power_cycle(log, &devices).await;
+        // It gets the state that says so, and nothing else.
+        let log = Log::open(&rt, named(&devices), options()).await.unwrap();
+        devices[1].plan.stalled.set(true);
+        rt.sleep(Nanos::from_millis(1)).await;
+        power_cycle(log, &devices).await;
+        let error = Log::open(&rt, named(&devices[1..]), degraded()).await.err();
+        assert_eq!(error, Some(OpenError::Lacks { index: 0 }));
+        let log = Log::open(&rt, named(&devices), options()).await.unwrap();
+        assert_eq!(count(&log).await, records, "nothing was changed");
+        devices[1].plan.stalled.set(true);
+        rt.sleep(Nanos::from_millis(1)).await;
+        power_cycle(log, &devices).await;
+        let salvage = OpenOptions { salvage: true, ..degraded() };
+        let log = Log::open(&rt, named(&devices[1..]), salvage).await.unwrap();
+        let left = count(&log).await;
+        assert!(left <= before && left < records, "{left} of {before}, {records}");
+        commit_many(&rt, &log, 1, 3).await.unwrap();
+    });
+}
+
+/// What it missed cannot be read: it takes part without, and that is told.
+#[test]
+fn what_cannot_be_copied_is_told() {
+    run(async |rt| {
+        let (devices, log) = make(&rt, 2, 2).await;
+        commit_many(&rt, &log, 4, 10).await.unwrap();
+        leave(&rt, &log, &devices).await;
+        devices[0].inner.fail_nth(CommandKind::Read, 1);
+        devices[1].let_go();
+        until_back(&rt, &log).await;
+        let stats = log.stats();
+        assert!(stats.degraded && stats.absent().is_empty(), "{stats:?}");
+        assert!(stats.without().unwrap().contains("a device was away"), "{stats:?}");
+        assert!(!log.one_copy().await.unwrap().is_empty());
+        commit_many(&rt, &log, 1, 1).await.unwrap();
+        assert!(log.stats().degraded);
+        // Once nobody knew after two openings.
+        let mut log = log;
+        for _ in 0..3 {
+            log.close().await.unwrap();
+            log = Log::open(&rt, named(&devices), options()).await.unwrap();
+            assert!(log.stats().degraded && !log.one_copy().await.unwrap().is_empty());
+        }
+        log.checkpoint(log.durable(), 7).await.unwrap();
+        assert_eq!((log.stats().degraded, log.stats().without()), (false, None));
+        log.close().await.unwrap();
+        let log = Log::open(&rt, named(&devices), options()).await.unwrap();
+        assert!(!log.stats().degraded);
+    });
+}
+
+/// A device that answers no reads while another one catches up holds nothing up for long.
+#[test]
+fn reads_that_are_not_answered_hold_up_nothing() {
+    for (mute, paused) in [(0, false), (1, false), (2, false), (0, true), (1, true)] {
+        run(async move |rt| {
+            let (devices, log) = make(&rt, 3, 2).await;
+            commit_many(&rt, &log, 4, 10).await.unwrap();
+            devices[2].plan.stalled.set(true);
+            commit_many(&rt, &log, 4, 12).await.unwrap();
+            leave(&rt, &log, &devices).await;
+            if paused {
+                // What is copied last is in the reach of one read.
+                devices[1].let_go();
+                rt.sleep(Nanos::from_micros(300)).await;
+            }
+            devices[mute].plan.mute.set(true);
+            devices[1].take_writes();
+            let before = rt.now();
+            commit_many(&rt, &log, 4, 12).await.unwrap();
+            until_back(&rt, &log).await;
+            log.checkpoint(log.durable(), 9).await.unwrap();
+            let took = rt.now().saturating_sub(before);
+            assert!(took < Nanos::from_millis(200), "{took}, device {mute} is mute");
+            devices.iter().for_each(|d| d.let_go());
+            commit_many(&rt, &log, 4, 12).await.unwrap();
+        });
+    }
+}
+
+/// Cuts a run at many moments, before, while and after a device does not answer. Gives at how many of
+/// them it was away, and at how many it had caught up.
+fn away_and_back(shape: &Shape, seed: u64) -> Result<(usize, usize), String> {
+    let mut rig = Rig::new(shape, seed);
+    let owner = rig.start();
+    let all = rig.devices.len();
+    let mut begin = rig.runtime.handle().now();
+    while owner.log.borrow().is_none() {
+        begin += Nanos::from_micros(50);
+        rig.runtime.run_until(begin).map_err(|e| e.to_string())?;
+    }
+    let log = owner.log.borrow().clone().ok_or("it was opened")?;
+    let (mut away, mut back) = (0, 0);
+    for i in 0..240 {
+        match i {
+            20 => rig.devices[1].plan.stalled.set(true),
+            90 => rig.devices[1].let_go(),
+            _ => {}
+        }
+        let moment = begin + Nanos::from_micros(50) * i;
+        rig.runtime.run_until(moment).map_err(|e| e.to_string())?;
+        let told = format!("seed {seed}, cut {i}: {:?}", log.stats());
+        let is_degraded = log.stats().degraded;
+        let mut cut = rig.cut_copy(Some(&owner), seed ^ i);
+        cut.check().map_err(|e| format!("{e}, {told}"))?;
+        away += usize::from(is_degraded);
+        // One that does not answer is lost already.
+        if is_degraded || (20..90).contains(&i) || i >= 90 && away == 0 {
+            continue;
+        }
+        back += usize::from(i > 90);
+        let lost = i as usize % all;
+        let options = OpenOptions { degraded: true, ..shape.open_options() };
+        let mut less = rig.cut_copy(Some(&owner), seed + i);
+        less.check_with(options, |d| d != lost).map_err(|e| format!("{e}, {lost} lost, {told}"))?;
+    }
+    Ok((away, back))
+}
+
+#[test]
+fn whatever_is_cut_a_device_that_has_caught_up_has_everything() {
+    let stall = Nanos::from_micros(800);
+    let two = Shape { copies: 2, stall, ..Shape::volatile(2) };
+    let work = super::model::Work { records: 60, bytes: 1200, checkpoints: 25, ..two.work };
+    let two = Shape { work, bytes: 200 << 10, ..two };
+    let shapes = [
+        two.clone(),
+        Shape { partitions: 2, ..two.clone() },
+        Shape { archive: true, ..two.clone() },
+        Shape { array: 3, ..two.clone() },
+    ];
+    let (mut away, mut back) = (0, 0);
+    for (i, shape) in shapes.iter().enumerate() {
+        for seed in 0..3 {
+            let found = away_and_back(shape, 900 + 10 * i as u64 + seed);
+            let (a, b) = found.unwrap_or_else(|e| panic!("{e}\n{shape:?}"));
+            (away, back) = (away + a, back + b);
+        }
+    }
+    assert!(away > 100 && back > 300, "away at {away} cuts, back at {back}");
+}
