@@ -1,5 +1,6 @@
 //! [`File`] over a block device that loses unsynced writes: a loop device on the file of a mounted
 //! drive whose power is cut. The oracle checks the promises of [`File`].
+//! A binary of its own: a test of `mounts` switches off the flushes of loop devices that are unused.
 
 #![cfg(target_os = "linux")]
 #![allow(clippy::disallowed_methods, reason = "tests start programs and mount drives")]

@@ -1,5 +1,6 @@
 //! `tantalum drive mount --files` under an unmodified MariaDB, which uses the ioctl of Fusion-io
 //! cards and then writes no page twice. Needs root, and `scripts/install-databases`.
+//! A binary of its own: its mount namespaces have copies of all mounts, and keep them in use.
 
 #![allow(clippy::disallowed_methods, reason = "tests start programs and make directories")]
 

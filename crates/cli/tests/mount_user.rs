@@ -1,4 +1,5 @@
-//! `tantalum drive mount` by a user who is not root, through fusermount3.
+//! `tantalum drive mount` by a user who is not root, through fusermount3. A binary of its own: its
+//! mount namespace has copies of all mounts, and keeps them in use.
 
 #![allow(clippy::disallowed_methods, reason = "tests start programs and write files")]
 

@@ -1,6 +1,6 @@
 //! Mounted drives for tests.
 
-#![allow(dead_code)] // Each test binary uses a part of it.
+#![allow(dead_code, reason = "each test binary uses a part of it")]
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};

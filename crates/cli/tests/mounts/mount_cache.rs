@@ -1,0 +1,98 @@
+//! `tantalum cache mount` of the volume as a file: a program tells of pages that left its memory.
+//! Needs root.
+
+use crate::mounting::{Mounted, Place, possible, run, tantalum};
+use rustix::io::Errno;
+use rustix::ioctl::{Setter, ioctl};
+use std::fs;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::process::Command;
+use tantalum_export::fuse::exit_command;
+use tantalum_testing::Need;
+
+const PAGE: u64 = 4096;
+const VOLUME: u64 = 1 << 20;
+/// The ioctl that tells of a page with its bytes.
+const PAGE_LEFT: u32 = exit_command(PAGE as usize).unwrap();
+
+/// The numbers of a served cache: pages read, of these found, and pages that it has.
+fn counts(description: &str) -> [u64; 3] {
+    let told = tantalum(&["cache", "stats", description, "--json"]).output().expect("it starts");
+    let told: serde_json::Value = serde_json::from_slice(&told.stdout).expect("JSON");
+    [&told["fetches"], &told["hits"], &told["cache"]["pages"]].map(|n| n.as_u64().expect("a count"))
+}
+
+#[test]
+fn clean_pages_enter_when_a_program_tells_that_they_left_its_memory() {
+    if !possible(&[Need::Program("cc")]) {
+        return;
+    }
+    let place = Place::new("exits");
+    let (dir, at) = (place.path("m"), place.path("c.toml"));
+    let (flash, slow, exit) = (place.path("flash"), place.path("slow"), place.path("exit"));
+    run("cc", &[concat!(env!("CARGO_MANIFEST_DIR"), "/../export/examples/exit.c"), "-o", &exit]);
+    // Behind the label the slow device has data, each page its own number.
+    let pages = 1024_u64;
+    let numbers = (0..pages).flat_map(|n| n.to_le_bytes().repeat(PAGE as usize / 8));
+    let bytes: Vec<u8> = vec![0; VOLUME as usize].into_iter().chain(numbers).collect();
+    fs::write(&slow, bytes).expect("written");
+    let words = ["--flash", &flash, "--flash-size", "8MiB", "--slow", &slow, "--clean", "exit"];
+    let create = [&["cache", "create", &at], &words[..]].concat();
+    let made = tantalum(&create).output().expect("it starts");
+    assert!(made.status.success(), "{made:?}");
+    let mounted = Mounted::by(&["cache", "mount"], &dir, &[&at, &dir]);
+    let mounted = mounted.unwrap_or_else(|(code, said)| panic!("{code:?}: {said}"));
+    let path = mounted.path("drive");
+    let file = fs::File::open(&path).expect("the file");
+    let read = |page: u64| {
+        let mut bytes = [0; PAGE as usize];
+        file.read_exact_at(&mut bytes, page * PAGE).expect("read");
+        assert!(bytes.chunks(8).all(|word| word == page.to_le_bytes()), "page {page}");
+    };
+    let left = |arguments: &[&str]| {
+        let mut command = Command::new(Path::new(&exit));
+        let ended = command.arg(&path).args(arguments).output().expect("it starts");
+        (ended.status.success(), String::from_utf8_lossy(&ended.stderr).into_owned())
+    };
+    (0..4).for_each(read);
+    assert_eq!(counts(&at), [4, 0, 0], "nothing enters when it is read");
+    assert_eq!(left(&["0", "8192"]), (true, String::new()));
+    assert_eq!(counts(&at)[2], 2, "without bytes the volume reads them itself");
+    assert_eq!(left(&["8192", "4096", "data"]), (true, String::new()));
+    assert_eq!(counts(&at)[2], 3);
+    let [fetches, hits, _] = counts(&at);
+    (0..4).for_each(read);
+    assert_eq!(counts(&at), [fetches + 4, hits + 3, 3]);
+    for wrong in [["1", "4096"], ["0", "0"], ["4194304", "4096"], ["0", "33554432"]] {
+        let (ended, said) = left(&wrong);
+        assert!(!ended && said.contains("Invalid argument"), "{said}");
+    }
+    // Bytes go along only through a file that may be written to.
+    let mut told = [0; 16 + PAGE as usize];
+    told[8..16].copy_from_slice(&PAGE.to_ne_bytes());
+    // SAFETY: the number says that the kernel reads these bytes, and no others.
+    let refused = unsafe { ioctl(&file, Setter::<PAGE_LEFT, _>::new(told)) };
+    assert_eq!(refused, Err(Errno::BADF));
+    assert_eq!(counts(&at)[2], 3);
+    drop(file);
+    mounted.stop();
+    place.assert_clean();
+}
+
+/// A box that caches nothing has no such ioctl.
+#[test]
+fn other_boxes_take_no_exits() {
+    if !possible(&[Need::Program("cc")]) {
+        return;
+    }
+    let place = Place::new("no-exits");
+    let (dir, exit) = (place.path("m"), place.path("exit"));
+    run("cc", &[concat!(env!("CARGO_MANIFEST_DIR"), "/../export/examples/exit.c"), "-o", &exit]);
+    let mounted = Mounted::new(&dir, &["--ram", "16MiB", &dir]);
+    let mut command = Command::new(Path::new(&exit));
+    let ended = command.arg(mounted.path("drive")).args(["0", "4096"]).output().expect("it starts");
+    let said = String::from_utf8_lossy(&ended.stderr);
+    assert!(!ended.status.success() && said.contains("Inappropriate ioctl"), "{said}");
+    mounted.stop();
+}
