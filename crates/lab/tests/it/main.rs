@@ -4,6 +4,7 @@ mod atomic;
 mod benchmarks;
 mod block_rows;
 mod calibration;
+mod contract_page;
 mod crash_file;
 #[path = "../../../drive/tests/it/designs.rs"]
 #[allow(dead_code, reason = "the tests of drives use all of it")]

@@ -5,7 +5,7 @@ use tantalum_drive::Drive;
 use tantalum_lab::subject;
 use tantalum_rt::Runtime;
 
-const PAGE: &str = include_str!("../../../docs/contract.md");
+const PAGE: &str = include_str!("../../../../docs/contract.md");
 
 /// The cells of the row of the table whose first cell has this preset.
 fn row(name: &str) -> Vec<&'static str> {
