@@ -3,6 +3,7 @@
 //! 1. A file of the user's comes first: a name is built in only where no such file is.
 //! 2. The text is that of the repository's `experiments/`, to the last byte.
 
+use crate::input;
 use std::borrow::Cow;
 use std::fmt::Write;
 use std::path::Path;
@@ -67,10 +68,11 @@ impl BuiltIn {
     }
 }
 
-/// The text of the experiment that the user names: of a file, or one of those that are built in.
+/// The text of the file that the user names, or of one that is built in. `all` are those that the
+/// command takes; the text may be of another one, and then it is for the command to say so.
 ///
 /// # Errors
-/// That there is neither, in a line, with the names of those that are built in.
+/// That there is neither, in a line, with the nearest name, or all of them.
 pub fn read(path: &Path, all: &[BuiltIn]) -> Result<Cow<'static, str>, String> {
     #[allow(clippy::disallowed_methods, reason = "the edge: the file that the user names")]
     let text = std::fs::read_to_string(path);
@@ -78,31 +80,44 @@ pub fn read(path: &Path, all: &[BuiltIn]) -> Result<Cow<'static, str>, String> {
         Ok(text) => return Ok(text.into()),
         Err(error) => error,
     };
-    let name = path.to_str().filter(|_| error.kind() == std::io::ErrorKind::NotFound);
-    let Some(name) = name else {
-        return Err(format!("cannot read the experiment file {}: {error}", path.display()));
-    };
-    if let Some(found) = all.iter().find(|b| b.name == name) {
+    let name = path.to_string_lossy();
+    let is_missing = error.kind() == std::io::ErrorKind::NotFound;
+    let mut every = RUNS.iter().chain(CRASHES).filter(|_| is_missing);
+    if let Some(found) = every.find(|b| b.name == name) {
         return Ok(found.text.into());
     }
     let names: Vec<_> = all.iter().map(|b| b.name).collect();
-    let bare = name.rsplit('/').next().unwrap_or(name).trim_end_matches(".toml");
+    let bare = name.rsplit('/').next().unwrap_or(&name).trim_end_matches(".toml");
     let tip = match tantalum_drive::nearest_name(bare, names.iter().copied()) {
         Some(near) => format!("did you mean the built-in experiment \"{near}\"?"),
         None => format!("built in are: {}", names.join(", ")),
     };
-    Err(format!("cannot read the experiment file {name}: {error}; {tip}"))
+    Err(input::unreadable("the experiment file", path, &error, tip))
 }
 
-/// The list for a user who named none: name, title, how long it takes.
-pub fn list(of: &str, all: &[BuiltIn]) -> String {
-    let width = all.iter().map(|b| b.name.len()).max().unwrap_or(0);
-    let mut text = format!("Built-in experiments; run one with `tantalum {of} NAME`:\n\n");
-    for one in all {
+/// A list for a user who named none: of each its name and title, and below it a line.
+pub fn list<'a>(title: &str, all: impl Iterator<Item = (&'a BuiltIn, String)>) -> String {
+    let all: Vec<_> = all.collect();
+    let width = all.iter().map(|(one, _)| one.name.len()).max().unwrap_or(0);
+    let mut text = format!("{title}:\n\n");
+    for (one, below) in all {
+        // Writing to a string does not fail.
         let _ = writeln!(text, "  {:width$}  {}", one.name, one.title());
-        let _ = writeln!(text, "  {:width$}  {}", "", one.takes());
+        let _ = writeln!(text, "  {:width$}  {below}", "");
     }
     text
+}
+
+/// The same with how long each takes, and how to begin a file of one's own.
+pub fn list_with_times(of: &str, what: &str, all: &[BuiltIn]) -> String {
+    let title = format!("Built-in {what}; run one with `tantalum {of} NAME`");
+    let list = list(&title, all.iter().map(|one| (one, one.takes().to_string())));
+    list + &own(of)
+}
+
+/// How to begin a file of one's own.
+pub fn own(of: &str) -> String {
+    format!("\nOne of your own: `tantalum {of} --init FILE` writes a commented one to start from.\n")
 }
 
 #[cfg(test)]
@@ -149,5 +164,8 @@ mod tests {
         assert!(wrong("experiments/frist.toml").contains("\"first\""));
         assert!(wrong("nothing-like-it").contains("linkbench"));
         assert!(read(Path::new("first"), RUNS).expect("built in").contains("title"));
+        // What another command takes is found, so that this can be said.
+        assert!(read(Path::new("crash"), RUNS).expect("built in").contains("samples"));
+        assert!(read(Path::new("first"), CRASHES).expect("built in").contains("workload"));
     }
 }

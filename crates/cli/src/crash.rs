@@ -6,7 +6,7 @@ mod summary;
 
 use crate::counted::counted;
 use crate::random::random;
-use crate::{builtin, near, out, repeat, time};
+use crate::{builtin, file_kind, init, near, out, repeat, time};
 use clap::Args;
 use findings::Findings;
 use progress::Progress;
@@ -15,18 +15,22 @@ use std::str::FromStr;
 use tantalum_explore::{Case, CrashRow, MOST, Over, Plan, Reach, RowState, Survey, survey};
 use tantalum_lab::bench::process_cpu_seconds;
 use tantalum_lab::file::crash::CrashFile;
-use tantalum_lab::file::experiment::Experiment;
 use tantalum_lab::report::crash::survey_json;
 use tantalum_rt::Nanos;
+
+/// The exploration that options without a file are for. It is built in.
+const DEFAULT: &str = "crash";
 
 /// Findings of a row that are printed. Further ones are only counted.
 const NAMED: usize = 4;
 
 /// Arguments of `tantalum crash`.
-#[derive(Args)]
+#[derive(Args, Default, PartialEq)]
 #[command(after_help = "\
 Examples:
   tantalum crash                                                 what is built in
+  tantalum crash crash                                           one of these, in any folder
+  tantalum crash --init mine.toml                                one to start from, commented
   tantalum crash experiments/crash.toml                          some points of each row
   tantalum crash experiments/crash.toml --exhaustive --nested 2  all of them, and recoveries
   tantalum crash experiments/crash.toml --row durassd --samples 100000
@@ -42,9 +46,12 @@ test. docs/crash.md says what no number of cuts can find.
 Exit codes: 0, nothing was found; 1, something was found; 2, the file is invalid; 3, nothing was
 found, but --for was too short for some rows; 130, interrupted.")]
 pub struct CrashArguments {
-    /// The file of the exploration (TOML), or `crash`, which is built in
-    #[arg(default_value = "crash")]
-    experiment: PathBuf,
+    /// The file of the exploration (TOML), or the name of one that is built in. Without any argument
+    /// these are listed; options alone are for `crash`
+    experiment: Option<PathBuf>,
+    /// Write a short commented exploration to this new file, to start from
+    #[arg(long, value_name = "FILE", exclusive = true, value_parser = crate::new_file::new_file())]
+    init: Option<PathBuf>,
     /// Cut at every medium operation and host command, before, inside and after it
     #[arg(long, conflicts_with_all = ["samples", "swarm"])]
     exhaustive: bool,
@@ -89,6 +96,13 @@ pub struct CrashArguments {
     threads: Option<u16>,
 }
 
+impl CrashArguments {
+    /// The exploration as the user named it.
+    fn named(&self) -> &Path {
+        self.experiment.as_deref().unwrap_or(Path::new(DEFAULT))
+    }
+}
+
 /// `N` or `random` of the command line.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Seed {
@@ -127,8 +141,15 @@ fn budget(text: &str) -> Result<Nanos, String> {
 
 /// Runs the command; returns the exit code.
 pub fn crash(arguments: &CrashArguments) -> u8 {
+    if let Some(file) = &arguments.init {
+        return init::CRASH.write(file);
+    }
+    if *arguments == CrashArguments::default() {
+        let list = builtin::list_with_times("crash", "explorations", builtin::CRASHES);
+        return out::bytes(list.as_bytes());
+    }
     let json = arguments.json.as_deref().filter(|p| *p != Path::new("-"));
-    let input = ("EXPERIMENT", arguments.experiment.as_path());
+    let input = ("EXPERIMENT", arguments.named());
     let outputs = [("--json", json), ("--findings", arguments.findings.as_deref())];
     let outputs = outputs.into_iter().filter_map(|(name, path)| Some((name, path?)));
     if let Err(message) = out::distinct([input], outputs) {
@@ -219,14 +240,11 @@ fn beginning(file: &CrashFile, rows: &[CrashRow], reach: Reach, budget: Option<&
 }
 
 fn load(arguments: &CrashArguments) -> Result<(CrashFile, Vec<CrashRow>), String> {
-    let path = &arguments.experiment;
+    let path = arguments.named();
     let text = builtin::read(path, builtin::CRASHES)?;
     let name = path.display().to_string();
     let parsed = CrashFile::parse(&name, &text);
-    let mut file = parsed.map_err(|e| match Experiment::parse(&name, &text) {
-        Ok(_) => format!("{name} is an experiment; run it with: tantalum run {name}"),
-        Err(_) => e.to_string(),
-    })?;
+    let mut file = parsed.map_err(|e| file_kind::no_exploration(&name, &text, e))?;
     if arguments.case.is_some() && arguments.seed == Some(Seed::Random) {
         return Err(
             "--case needs the seed with which the case was found: give that to --seed".into()
@@ -311,7 +329,7 @@ fn tell(row: &str, case: &Case) -> u8 {
 
 /// The command that repeats a case.
 fn again(arguments: &CrashArguments, seed: u64, row: &str, case: &str) -> String {
-    let mut words = vec!["crash".to_string(), arguments.experiment.display().to_string()];
+    let mut words = vec!["crash".to_string(), arguments.named().display().to_string()];
     if arguments.swarm.is_some() {
         words.extend(["--swarm".into(), "1".into()]);
     }

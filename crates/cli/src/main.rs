@@ -15,8 +15,11 @@ mod drive;
 mod energy;
 mod explain;
 mod fault;
+mod file_kind;
 mod fit;
 mod gains;
+mod init;
+mod input;
 mod interrupt;
 #[cfg(feature = "live")]
 mod log;

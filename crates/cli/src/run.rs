@@ -1,10 +1,9 @@
 //! `tantalum run`: an experiment file in, a table out.
 
 mod bars;
-mod init;
 
 use crate::counted::counted;
-use crate::{builtin, interrupt, near, out, repeat, table};
+use crate::{builtin, file_kind, init, interrupt, near, out, repeat, table};
 use bars::Bars;
 use clap::Args;
 use std::fs::File;
@@ -12,7 +11,6 @@ use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use tantalum_device::bytes_in_words;
-use tantalum_lab::file::crash::CrashFile;
 use tantalum_lab::file::experiment::{Expect, Experiment, Row};
 use tantalum_lab::report::published::Deviations;
 use tantalum_lab::report::{CUTS_TO_SHOW_LOSS, Report, RowReport, Verdict};
@@ -214,10 +212,11 @@ fn drawing(argument: &str) -> Result<Drawing, String> {
 /// Runs the command; returns the exit code.
 pub fn run(arguments: &RunArguments) -> u8 {
     if let Some(file) = &arguments.init {
-        return init::write(file);
+        return init::RUN.write(file);
     }
     if arguments.experiment.is_none() {
-        return out::bytes(builtin::list("run", builtin::RUNS).as_bytes());
+        let list = builtin::list_with_times("run", "experiments", builtin::RUNS);
+        return out::bytes(list.as_bytes());
     }
     if let Err(message) = distinct(arguments) {
         return out::error(message, out::USAGE);
@@ -415,10 +414,7 @@ fn load(arguments: &RunArguments) -> Result<Experiment, String> {
     let sets: Vec<_> = arguments.sets.iter().map(Setting::pair).collect();
     let name = path.display().to_string();
     let parsed = Experiment::parse_with(&name, &text, &sets);
-    let mut experiment = parsed.map_err(|e| match CrashFile::parse(&name, &text) {
-        Ok(_) => format!("{name} is an exploration; run it with: tantalum crash {name}"),
-        Err(_) => e.to_string(),
-    })?;
+    let mut experiment = parsed.map_err(|e| file_kind::no_experiment(&name, &text, e))?;
     if arguments.quick {
         experiment = experiment.quick();
     }

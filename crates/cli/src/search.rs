@@ -1,7 +1,7 @@
 //! `tantalum search`: the least energy with which a drive meets limits of speed and restart time.
 
 use crate::bar::Bar;
-use crate::{builtin, out};
+use crate::{builtin, file_kind, init, out};
 use clap::Args;
 use comfy_table::{CellAlignment, ContentArrangement, Table};
 use std::fmt::Write;
@@ -21,8 +21,13 @@ const MOST_SHOWN: usize = 40;
 /// Arguments of `tantalum search`.
 #[derive(Args)]
 #[command(allow_negative_numbers = true)]
+#[command(override_usage = "\
+tantalum search --workload <NAME> --recovery-max <TIME> --slowdown-max <PERCENT> [OPTIONS] [EXPERIMENT]
+       tantalum search --init <FILE>")]
 #[command(after_help = "\
 Examples:
+  tantalum search                              the experiments that are built in, and their jobs
+  tantalum search --init mine.toml             one to start from, commented
   tantalum search --workload random --recovery-max 1s --slowdown-max 5%
   tantalum search experiments/spartan.toml --workload tpcc-mix --recovery-max 50ms --slowdown-max 2%
   tantalum search mine.toml --workload w --base durassd --recovery-max 1s --slowdown-max 5% --html s.html
@@ -40,17 +45,20 @@ start. Joules are by the full count of `tantalum energy`. The same seed gives th
 Exit codes: 0, one was found; 1, nothing meets the limits; 2, the command or a limit is invalid.")]
 pub struct SearchArguments {
     /// The experiment file (TOML) with the job, the drive's geometry and its preconditioning, or the
-    /// name of one that is built in (`tantalum run` lists them) [default: spartan]
+    /// name of one that is built in; without a job and limits these are listed [default: spartan]
     experiment: Option<PathBuf>,
+    /// Write a short commented experiment with a job and a design to this new file, to start from
+    #[arg(long, value_name = "FILE", exclusive = true, value_parser = crate::new_file::new_file())]
+    init: Option<PathBuf>,
     /// The block job: the NAME of a [job.NAME] of the file
     #[arg(long, value_name = "NAME")]
-    workload: String,
+    workload: Option<String>,
     /// The longest restart, from the return of the power to a drive that takes commands: 50ms, 2s
     #[arg(long, value_name = "TIME", value_parser = crate::time::time)]
-    recovery_max: Nanos,
+    recovery_max: Option<Nanos>,
     /// How much slower than with full protection the drive may be, in per cent: 5%
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
-    slowdown_max: f64,
+    slowdown_max: Option<f64>,
     /// The design that candidates vary: a preset or one of the file
     #[arg(long, value_name = "DESIGN", default_value = "spartan-es")]
     base: String,
@@ -99,8 +107,39 @@ fn percent(text: &str) -> Result<f64, String> {
     }
 }
 
+impl SearchArguments {
+    /// Whether it is not said what to search.
+    fn names_nothing(&self) -> bool {
+        let (job, limits) = (&self.workload, (self.recovery_max, self.slowdown_max));
+        self.experiment.is_none() && job.is_none() && limits == (None, None)
+    }
+}
+
+/// The block jobs of an experiment, in words; `None`: it has none.
+fn jobs(experiment: &Experiment) -> Option<String> {
+    let jobs: Vec<&str> = experiment.job.keys().map(String::as_str).collect();
+    (!jobs.is_empty()).then(|| jobs.join(", "))
+}
+
+/// The experiments that are built in and have block jobs, with these.
+fn list() -> String {
+    let with_jobs = |one: &'static builtin::BuiltIn| {
+        let experiment = Experiment::parse(one.name, one.text).ok()?;
+        Some((one, format!("jobs: {}", jobs(&experiment)?)))
+    };
+    let title = "Built-in experiments with block jobs; search one, which takes minutes, with\n\
+                 `tantalum search NAME --workload JOB --recovery-max 1s --slowdown-max 5%`";
+    builtin::list(title, builtin::RUNS.iter().filter_map(with_jobs)) + &builtin::own("search")
+}
+
 /// Runs the command; returns the exit code.
 pub fn search(arguments: &SearchArguments) -> u8 {
+    if let Some(file) = &arguments.init {
+        return init::SEARCH.write(file);
+    }
+    if arguments.names_nothing() {
+        return out::bytes(list().as_bytes());
+    }
     let volts = match Voltages::new(arguments.volts, arguments.least_volts) {
         Ok(volts) => volts,
         Err(e) => return out::error(e, out::USAGE),
@@ -166,11 +205,20 @@ fn prepare(arguments: &SearchArguments) -> Result<(Experiment, Search), String> 
     let (name, text) = (path.display().to_string(), builtin::read(path, builtin::RUNS)?);
     let sets: Vec<_> = arguments.sets.iter().map(crate::run::Setting::pair).collect();
     let parsed = Experiment::parse_with(&name, &text, &sets);
-    let mut experiment = parsed.map_err(|e| e.to_string())?;
+    let mut experiment = parsed.map_err(|e| file_kind::no_experiment(&name, &text, e))?;
     experiment.seed = arguments.seed.unwrap_or(experiment.seed);
-    let limits = Limits { recovery: arguments.recovery_max, slowdown: arguments.slowdown_max };
+    let Some(workload) = &arguments.workload else {
+        return Err(match jobs(&experiment) {
+            None => format!("{name} has no block job: describe one under [job.NAME]"),
+            Some(jobs) => format!("name a job of {name} with --workload: {jobs}"),
+        });
+    };
+    let (Some(recovery), Some(slowdown)) = (arguments.recovery_max, arguments.slowdown_max) else {
+        return Err("give both limits: --recovery-max, as in 1s, and --slowdown-max, as in 5%".into());
+    };
+    let limits = Limits { recovery, slowdown };
     let effort = Effort { cuts: arguments.cuts, measured: arguments.load, all: arguments.all };
-    let (workload, base) = (&arguments.workload, &arguments.base);
+    let base = &arguments.base;
     let search = Search::new(&experiment, workload, base, limits, effort);
     Ok((experiment, search.map_err(|e| format!("{name}: {e}"))?))
 }
@@ -326,4 +374,24 @@ fn missed(found: &Findings) -> String {
         t.candidate.choice,
         by.join(", and ")
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::builtin::RUNS;
+
+    /// What is listed can be searched around the design that is the default.
+    #[test]
+    fn each_job_that_is_built_in_can_be_searched() {
+        let limits = Limits { recovery: Nanos::from_millis(50), slowdown: 0.05 };
+        let effort = Effort { cuts: 1, measured: Nanos::from_millis(20), all: false };
+        for one in RUNS {
+            let experiment = Experiment::parse(one.name, one.text).expect(one.name);
+            for job in experiment.job.keys() {
+                let search = Search::new(&experiment, job, "spartan-es", limits, effort);
+                search.unwrap_or_else(|e| panic!("{}, {job}: {e}", one.name));
+            }
+        }
+    }
 }

@@ -225,6 +225,7 @@ fn an_interrupt_prints_the_rows_that_have_ended() {
 fn experiments_are_built_in_and_one_can_be_started_from() {
     let (list, _) = ends(&tantalum(&["run"]), 0);
     assert!(list.contains("\n  first ") && list.contains("\n  linkbench "), "{list}");
+    assert!(list.contains("`tantalum run --init FILE`"), "{list}");
     let few = ["run", "first", "--quick", "--row", "ycsb-a/durassd/wal/full", "--json", "-"];
     let (report, _) = ends(&tantalum(&few), 0);
     assert!(report.contains("ycsb-a/durassd/wal/full"), "{report}");
@@ -246,6 +247,30 @@ fn experiments_are_built_in_and_one_can_be_started_from() {
     }
     let (said, _) = ends(&tantalum(&["explain", "engine.clients"]), 0);
     assert!(said.contains("default: 128"), "{said}");
+}
+
+/// A file of another command is told as what it is, by name or path, also with a mistake in it.
+#[test]
+fn files_of_other_commands_are_told_with_the_command_that_takes_them() {
+    let experiment = file("kind-run.toml", SMALL.replace("records = 100", "recordz = 100"));
+    let exploration = "title = 'x'\nsamples = 3\ncutz = 1\n[[row]]\ndesign = 'durassd'\n";
+    let exploration = file("kind-crash.toml", exploration);
+    let [experiment, exploration] = [&experiment, &exploration].map(|p| p.to_str().unwrap());
+    let limits = ["--workload", "x", "--recovery-max", "1s", "--slowdown-max", "5%"];
+    let searched = [&["search", "crash"], &limits[..]].concat();
+    let cases: [(&[&str], String); 7] = [
+        (&["run", "crash"], "crash is an exploration; run it with: tantalum crash crash".into()),
+        (&["run", exploration], format!("run it with: tantalum crash {exploration}")),
+        (&["crash", "first"], "first is an experiment; run it with: tantalum run first".into()),
+        (&["crash", experiment], format!("run it with: tantalum run {experiment}")),
+        (&searched, "crash is an exploration; run it with: tantalum crash crash".into()),
+        (&["search", exploration], format!("run it with: tantalum crash {exploration}")),
+        (&["search", experiment], "unknown key \"recordz\"; did you mean \"records\"?".into()),
+    ];
+    for (arguments, expected) in cases {
+        let (_, err) = ends(&tantalum(arguments), 2);
+        assert!(err.contains(&expected) && err.lines().count() == 1, "{arguments:?}: {err}");
+    }
 }
 
 /// Results that are too far off what was published end in 1.

@@ -211,6 +211,24 @@ fn a_budget_ends_it_and_says_what_was_covered() {
     }
 }
 
+/// Without a file the built-in ones are listed, and nothing is explored. Options alone are for the
+/// built-in one.
+#[test]
+fn explorations_are_built_in_and_one_can_be_started_from() {
+    let (list, err) = ends(&crash(&[]), 0);
+    assert!(list.contains("\n  crash ") && list.contains("two cores"), "{list}");
+    assert!(list.contains("`tantalum crash --init FILE`") && err.is_empty(), "{list}{err}");
+    let (rows, _) = ends(&crash(&["--list"]), 0);
+    assert_eq!(rows, ends(&crash(&["crash", "--list"]), 0).0);
+    let own = file("crash-own.toml", "");
+    ends(&crash(&["--init", &own]), 2);
+    std::fs::remove_file(&own).expect("it was there");
+    let (_, said) = ends(&crash(&["--init", &own]), 0);
+    assert!(said.contains(&format!("run it with: tantalum crash {own}")), "{said}");
+    let (out, _) = ends(&crash(&[&own, "--samples", "20"]), 0);
+    assert!(out.contains("volatile/default") && out.contains("nothing found"), "{out}");
+}
+
 #[test]
 fn mistakes_end_in_2_and_are_named() {
     let wrong = |name: &str, from: &str, to: &str| file(name, &SMALL.replace(from, to));

@@ -67,6 +67,30 @@ fn keys_of_the_file_that_would_change_it_are_named() {
     assert!(out.contains("take precedence: remove cache.buffer_kib"), "{out}");
 }
 
+/// Without a job and limits the experiments are listed that have jobs, and what is missing is named.
+#[test]
+fn jobs_are_built_in_and_one_can_be_started_from() {
+    let (list, _) = ends(&search(&[]), 0);
+    assert!(list.contains("\n  spartan ") && list.contains("jesd219-mix, linkbench-mix"), "{list}");
+    assert!(!list.contains("\n  first ") && list.contains("`tantalum search --init FILE`"), "{list}");
+    let own = file("search-own.toml", "");
+    std::fs::remove_file(&own).expect("it was there");
+    let own = own.to_str().expect("its name is text");
+    let (_, said) = ends(&search(&["--init", own]), 0);
+    let (_, command) = said.split_once("run it with: tantalum search ").expect("a command");
+    let words: Vec<&str> = command.split_whitespace().collect();
+    let (out, _) = ends(&search(&[&words[..], &["--load", "20ms", "--cuts", "1"]].concat()), 0);
+    assert!(out.contains("FOUND"), "{out}");
+    for (arguments, expected) in [
+        (&[own][..], "search-own.toml with --workload: load"),
+        (&[own, "--workload", "load"], "give both limits: --recovery-max, as in 1s"),
+        (&["first"], "first has no block job: describe one under [job.NAME]"),
+    ] {
+        let (_, err) = ends(&search(arguments), 2);
+        assert!(err.contains(expected) && err.lines().count() == 1, "{arguments:?}: {err}");
+    }
+}
+
 #[test]
 fn mistakes_end_in_2_and_are_named() {
     let small = file("search-fine.toml", SMALL);
