@@ -4,7 +4,7 @@ mod findings;
 mod progress;
 mod summary;
 
-use crate::counted::counted;
+use crate::counted::{counted, were};
 use crate::random::random;
 use crate::{builtin, file_kind, init, near, out, repeat, time};
 use clap::Args;
@@ -203,8 +203,9 @@ pub fn crash(arguments: &CrashArguments) -> u8 {
     }
     let not_run = found.count(RowState::NotRun);
     if code == out::OK && not_run > 0 {
-        let rows = found.rows.len();
-        let what = format!("{not_run} of {rows} rows were not run: give a longer --for");
+        let rows = counted(found.rows.len() as u64, "row", "rows");
+        let were = were(not_run as u64);
+        let what = format!("{not_run} of {rows} {were} not run: give a longer --for");
         return out::error(what, out::UNKNOWN);
     }
     code
@@ -315,10 +316,11 @@ fn tell(row: &str, case: &Case) -> u8 {
         out::FAILED,
     );
     if let Some(reduced) = &case.reduced {
+        let (commands, cuts) = (reduced.scenario.commands.len(), reduced.found.cuts.len());
         out::note(format_args!(
-            "  {} commands and {} cuts of {} and {} are enough:\n",
-            reduced.scenario.commands.len(),
-            reduced.found.cuts.len(),
+            "  {} and {} of {} and {} are enough:\n",
+            counted(commands as u64, "command", "commands"),
+            counted(cuts as u64, "cut", "cuts"),
             case.scenario.commands.len(),
             found.cuts.len()
         ));

@@ -380,7 +380,9 @@ fn end_at_interrupt(bars: &Bars, experiment: &Experiment, rows: &[Row], done: &D
             let report = runner::report(&experiment, ended);
             out::bytes(table::tables(&report).as_bytes());
         }
-        out::note(format_args!("interrupted: {missing} of {rows} rows are missing"));
+        let (rows, are) =
+            (counted(rows as u64, "row", "rows"), if missing == 1 { "is" } else { "are" });
+        out::note(format_args!("interrupted: {missing} of {rows} {are} missing"));
         std::process::exit(out::INTERRUPTED);
     });
 }

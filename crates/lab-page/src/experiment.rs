@@ -100,13 +100,16 @@ fn title(workload: &str) -> String {
 
 fn summary(report: &Report, folded: &Report, command: &Command) -> Markup {
     let unexpected = report.unexpected().count();
-    let rows = report.rows.len();
+    let (kept, broken) = match report.rows.len() {
+        1 => ("✓ its one row is".to_string(), "✗ its one row is not".to_string()),
+        rows => (format!("✓ all {rows} rows"), format!("✗ {unexpected} of {rows} rows not")),
+    };
     html! {
         dl {
             dt { "Result" }
             dd {
-                @if unexpected == 0 { span.good { "✓ all " (rows) " rows as expected" } }
-                @else { span.bad { "✗ " (unexpected) " of " (rows) " rows not as expected" } }
+                @if unexpected == 0 { span.good { (kept) " as expected" } }
+                @else { span.bad { (broken) " as expected" } }
             }
             dt { "Power cuts" } dd { (report.cuts) " for each row" }
             @if let Some(n) = folded.rows.iter().filter_map(|r| r.spread).map(|s| s.repetitions).max() {

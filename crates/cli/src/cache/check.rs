@@ -1,6 +1,7 @@
 //! `tantalum cache check`.
 
 use super::started::Failed;
+use crate::counted::counted;
 use crate::members::{CacheDescription, CacheDevices, MemberLink, cache_in_words, runtime};
 use crate::out;
 use clap::Args;
@@ -61,20 +62,28 @@ pub fn check(arguments: &CheckArguments) -> u8 {
     let text = match arguments.json {
         true => serde_json::to_string_pretty(&report).unwrap_or_default(),
         false => format!(
-            "{name}: {} pages, {} of them dirty, {}: {}",
-            report.pages,
+            "{name}: {}, {} of them dirty, {}: {}",
+            counted(report.pages, "page", "pages"),
             report.dirty,
             if report.clean { "ended in good order" } else { "after a crash" },
             match (report.lost.len(), report.repairable) {
                 (0, 0) => "all is well".to_string(),
+                (0, 1) => "1 is damaged, and the slow device has it".to_string(),
                 (0, n) => format!("{n} are damaged, and the slow device has them"),
+                (1, _) => "1 is lost".to_string(),
                 (lost, _) => format!("{lost} are lost"),
             }
         ),
     };
     match (out::bytes((text + "\n").as_bytes()), report.lost.first()) {
         (out::OK, Some(page)) => {
-            out::error(format!("{name}: page {page} is lost: write it again"), out::FAILED)
+            let why = match report.lost.len() {
+                1 => format!("{name}: page {page} is lost: write it again"),
+                lost => {
+                    format!("{name}: page {page} is lost, {lost} pages in all: write them again")
+                }
+            };
+            out::error(why, out::FAILED)
         }
         (code, _) => code,
     }

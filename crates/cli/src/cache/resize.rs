@@ -5,6 +5,7 @@
 //! 2. A file becomes smaller only by what the cache has given up.
 
 use super::started::{Failed, with_volume};
+use crate::counted::counted;
 use crate::drive::remote;
 use crate::members::{CacheDescription, CacheDevices, cache_in_words, runtime};
 use crate::{out, size};
@@ -130,12 +131,12 @@ fn try_resize(path: &Path, bytes: u64) -> Result<(Report, String), Failed> {
         ftruncate(&open(&flash).map_err(told)?, bytes).map_err(|e| told(e.into()))?;
     }
     let said = format!(
-        "{}: {} of {}: {} frames, with {} pages\n",
+        "{}: {} of {}: {}, with {}\n",
         path.display(),
         bytes_in_words(bytes),
         flash.display(),
-        stats.frames,
-        stats.pages,
+        counted(stats.frames, "frame", "frames"),
+        counted(stats.pages, "page", "pages"),
     );
     let report = Report {
         cache: path.display().to_string(),

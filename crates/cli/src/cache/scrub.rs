@@ -1,6 +1,7 @@
 //! `tantalum cache scrub`.
 
 use super::started::with_volume;
+use crate::counted::counted;
 use crate::members::cache_in_words;
 use crate::out;
 use clap::Args;
@@ -59,20 +60,22 @@ pub fn scrub(arguments: &ScrubArguments) -> u8 {
     let text = match arguments.json {
         true => serde_json::to_string_pretty(&report).unwrap_or_default(),
         false => format!(
-            "{}: {} pages compared, {} given up that the slow device has, {} lost",
+            "{}: {} compared, {} given up that the slow device has, {} lost",
             report.cache,
-            report.pages,
+            counted(report.pages, "page", "pages"),
             report.repaired,
             report.lost.len()
         ),
     };
     match (out::bytes((text + "\n").as_bytes()), report.lost.first()) {
         (out::OK, Some(page)) => {
-            let why = format!(
-                "{}: page {page} is lost, {} pages in all: write them again",
-                report.cache,
-                report.lost.len()
-            );
+            let why = match report.lost.len() {
+                1 => format!("{}: page {page} is lost: write it again", report.cache),
+                lost => format!(
+                    "{}: page {page} is lost, {lost} pages in all: write them again",
+                    report.cache
+                ),
+            };
             out::error(why, out::FAILED)
         }
         (code, _) => code,

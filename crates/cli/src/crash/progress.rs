@@ -6,6 +6,7 @@
 
 use super::findings::Findings;
 use crate::bar::{Began, Lines};
+use crate::counted::counted;
 use crate::{interrupt, out, time};
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use rustix::termios::tcgetwinsize;
@@ -147,11 +148,15 @@ impl<'a> Progress<'a> {
         let (least, most) = (each().min().unwrap_or(0), each().max().unwrap_or(0));
         let of = self.rows.iter().map(|row| row.expected.load(Relaxed)).max().unwrap_or(0);
         let of = if of > 0 { format!(" of {of}") } else { String::new() };
-        let rows = self.rows.len();
+        let rows = match self.rows.len() {
+            1 => "the one row".to_string(),
+            rows => format!("each of {rows} rows"),
+        };
         let words = self.words(seconds);
         let after = time::said(seconds as u64);
         out::note(format_args!(
-            "{after}: {cuts} cuts, {least} to {most}{of} of the runs of each of {rows} rows{words}"
+            "{after}: {}, {least} to {most}{of} of the runs of {rows}{words}",
+            counted(cuts, "cut", "cuts")
         ));
     }
 

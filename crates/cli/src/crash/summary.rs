@@ -1,5 +1,6 @@
 //! The result of an exploration as a table, and its coverage in words.
 
+use crate::counted::{counted, were};
 use comfy_table::{CellAlignment, ContentArrangement, Table};
 use std::fmt::Write;
 use tantalum_explore::{Moment, Over, Reach, RowState, RowSurvey, Survey};
@@ -24,10 +25,10 @@ pub fn summary(found: &Survey, reach: Reach, budget: Option<&str>, cpu_seconds: 
     // Writing to a string does not fail.
     let _ = writeln!(
         text,
-        "{}\n\n{} cuts, {} cut-and-recover cycles, {rate:.0} per CPU-second: {}",
+        "{}\n\n{}, {}, {rate:.0} per CPU-second: {}",
         table(found, reach),
-        total.all_cuts(),
-        total.cycles,
+        counted(total.all_cuts(), "cut", "cuts"),
+        counted(total.cycles, "cut-and-recover cycle", "cut-and-recover cycles"),
         outcome(found),
     );
     if let Some(over) = found.over {
@@ -93,7 +94,7 @@ fn outcome(found: &Survey) -> String {
         0 if not_run == rows => "nothing was run".to_string(),
         0 if found.over.is_some() => "nothing found in the rows that ran".to_string(),
         0 => "nothing found".to_string(),
-        n => format!("something found in {n} of {rows} rows"),
+        n => format!("something found in {n} of {}", counted(rows as u64, "row", "rows")),
     }
 }
 
@@ -104,15 +105,15 @@ fn covered(found: &Survey, reach: Reach, over: Over, budget: &str) -> String {
         Over::Budget => format!("ended after {budget}"),
         Over::Found => "ended at the first finding".to_string(),
     };
-    let rows = found.rows.len();
+    let rows = counted(found.rows.len() as u64, "row", "rows");
     let not_run = found.count(RowState::NotRun);
     let part = found.count(RowState::Part);
     let mut parts = Vec::new();
     if not_run > 0 {
-        parts.push(format!("{not_run} of {rows} rows were not run"));
+        parts.push(format!("{not_run} of {rows} {} not run", were(not_run as u64)));
     }
     if part > 0 && reach != Reach::Endless {
-        parts.push(format!("{part} were run in part"));
+        parts.push(format!("{part} {} run in part", were(part as u64)));
     }
     let ran = found.rows.iter().filter(|row| row.state != RowState::NotRun);
     let cuts: Vec<u64> = ran.map(|row| row.tally.cuts.values().sum()).collect();

@@ -2,6 +2,7 @@
 
 use super::inspect::refused;
 use super::view::{View, ViewError, host_crashed};
+use crate::counted::counted;
 use crate::out;
 use clap::Args;
 use serde::Serialize;
@@ -172,13 +173,16 @@ fn text(r: &Report) -> String {
     }
     let verdict = match r.faults {
         0 => "all is well".to_string(),
-        n => format!("{n} faults"),
+        n => counted(n, "fault", "faults"),
     };
     let owed =
         if r.dump_owed { "; with the dump that the last user left to the next start" } else { "" };
     t += &format!(
-        "{}: {} pages programmed, {} torn, {} blocks read: {verdict}{owed}\n",
-        r.image, r.pages_programmed, r.pages_torn, r.blocks_read
+        "{}: {} programmed, {} torn, {} read: {verdict}{owed}\n",
+        r.image,
+        counted(r.pages_programmed, "page", "pages"),
+        r.pages_torn,
+        counted(r.blocks_read, "block", "blocks")
     );
     t
 }

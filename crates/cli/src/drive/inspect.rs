@@ -2,6 +2,7 @@
 
 use super::view::{View, ViewError};
 use super::{serial, size};
+use crate::counted::counted;
 use crate::out;
 use clap::Args;
 use serde::Serialize;
@@ -224,9 +225,16 @@ fn text(r: &Report) -> String {
         "last user",
         match (r.dump_owed, r.operations_under_way) {
             _ if r.openings == 0 => "none yet".to_string(),
-            (false, 0) => format!("switched the drive off (opened {} times)", r.openings),
-            (true, n) => format!("was killed: its dump is due, {n} operations under way"),
-            (false, n) => format!("was killed, with {n} operations under way"),
+            (false, 0) => {
+                format!("switched the drive off (opened {})", counted(r.openings, "time", "times"))
+            }
+            (true, n) => format!(
+                "was killed: its dump is due, {} under way",
+                counted(n, "operation", "operations")
+            ),
+            (false, n) => {
+                format!("was killed, with {} under way", counted(n, "operation", "operations"))
+            }
         },
     );
     let Some(state) = &r.state else {

@@ -113,10 +113,10 @@ pub fn check(arguments: &CheckArguments) -> u8 {
             Err(e) => return out::error(e, out::FAILED),
         },
         false => format!(
-            "{}: {} records of {} bytes, from {} to {}: {}",
+            "{}: {} of {}, from {} to {}: {}",
             report.log,
-            report.records,
-            report.record_bytes,
+            counted(report.records, "record", "records"),
+            counted(report.record_bytes, "byte", "bytes"),
             report.first,
             report.end,
             match (&report.damage, &report.without) {

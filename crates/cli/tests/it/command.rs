@@ -218,7 +218,7 @@ fn an_interrupt_prints_the_rows_that_have_ended() {
     let (out, _) = ends(&child.wait_with_output().expect("it ends"), 130);
     assert!(out.contains("records=100") && !out.contains("records=300000"), "{out}");
     assert!(said.starts_with("small: 2 rows, 3 power cuts each, 1 at a time\n"), "{said}");
-    assert!(said.ends_with("interrupted: 1 of 2 rows are missing\n"), "{said}");
+    assert!(said.ends_with("interrupted: 1 of 2 rows is missing\n"), "{said}");
 }
 
 #[test]
@@ -422,6 +422,7 @@ fn a_run_has_a_page_and_two_runs_compare() {
     let html = std::fs::read_to_string(&page).unwrap();
     assert_eq!(html, std::fs::read_to_string(&again).unwrap());
     assert!(html.contains(&format!("tantalum run {experiment} --seed 1 --cuts 3<")), "{html}");
+    assert!(html.contains("✓ its one row is as expected"), "{html}");
 
     let (same, _) = ends(&tantalum(&["compare", &a, &a, "--all", "--fail-over", "0"]), 0);
     assert!(same.contains("ycsb-a/volatile/wal/full") && same.contains("1.000"), "{same}");

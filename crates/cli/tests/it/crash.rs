@@ -200,6 +200,8 @@ fn a_budget_ends_it_and_says_what_was_covered() {
     assert!(out.contains("nothing was run") && out.contains("2 of 2 rows were not run"), "{out}");
     assert!(!out.contains("clean"), "{out}");
     assert!(err.contains("error: 2 of 2 rows were not run: give a longer --for"), "{err}");
+    let (_, err) = ends(&crash(&[&small, "--for", "1us", "--row", "volatile"]), 3);
+    assert!(err.contains("error: 1 of 1 row was not run"), "{err}");
     // However slow the machine is, two rows of forty cuts are done within an hour.
     let (out, _) = ends(&crash(&[&small, "--for", "1h", "--samples", "40"]), 0);
     assert!(out.contains(", for 1h 0m at most") && out.contains(": nothing found\n"), "{out}");
