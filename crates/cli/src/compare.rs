@@ -1,7 +1,7 @@
 //! `tantalum compare`: two reports in, a table of ratios out.
 
 use crate::counted::counted;
-use crate::out;
+use crate::{input, out};
 use clap::Args;
 use comfy_table::{CellAlignment, ContentArrangement, Table};
 use serde_json::{Value, json};
@@ -89,9 +89,8 @@ pub fn compare(arguments: &CompareArguments) -> u8 {
 /// Why it cannot, in a line.
 pub fn read(path: &Path) -> Result<Document, String> {
     let name = path.display().to_string();
-    #[allow(clippy::disallowed_methods, reason = "the edge: the file that the user names")]
-    let text =
-        std::fs::read_to_string(path).map_err(|e| format!("cannot read the report {name}: {e}"))?;
+    let advice = format!("`tantalum run EXPERIMENT --json {name}` writes one");
+    let text = input::text("the report", path, advice)?;
     compare::read(&name, &text).map_err(|e| e.to_string())
 }
 

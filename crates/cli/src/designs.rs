@@ -49,7 +49,7 @@ pub fn designs(arguments: &DesignsArguments) -> u8 {
         return match described(arguments.name.as_deref()) {
             Ok(all) if arguments.name.is_none() => out::json(&all),
             Ok(all) => all.first().map_or(out::OK, out::json),
-            Err(e) => out::error(e, out::USAGE),
+            Err(e) => out::error(listed(&e), out::USAGE),
         };
     }
     let text = match &arguments.name {
@@ -59,8 +59,13 @@ pub fn designs(arguments: &DesignsArguments) -> u8 {
     };
     match text {
         Ok(text) => out::bytes(text.as_bytes()),
-        Err(e) => out::error(e, out::USAGE),
+        Err(e) => out::error(listed(&e), out::USAGE),
     }
+}
+
+/// An error about the name of a preset, with where all names are.
+pub fn listed(error: &str) -> String {
+    format!("{error} (`tantalum designs` lists all)")
 }
 
 /// The preset of this name, or all.

@@ -1,7 +1,7 @@
 //! `tantalum fit`: the parameters with which a design gives numbers that were measured on a drive.
 
 use crate::bar::Bar;
-use crate::out;
+use crate::{input, out};
 use clap::Args;
 use comfy_table::{CellAlignment, ContentArrangement, Table};
 use serde_json::{Value, json};
@@ -156,9 +156,8 @@ fn file(design: &str) -> Option<&Path> {
 
 fn prepare(arguments: &FitArguments) -> Result<Fit, String> {
     let name = arguments.numbers.display();
-    #[allow(clippy::disallowed_methods, reason = "the edge: the file that the user names")]
-    let text = std::fs::read_to_string(&arguments.numbers)
-        .map_err(|e| format!("cannot read the file of numbers {name}: {e}"))?;
+    let advice = format!("`scripts/measure-drive DEVICE > {name}` of the repository measures them");
+    let text = input::text("the file of numbers", &arguments.numbers, advice)?;
     let numbers = parse_numbers(&text).map_err(|e| format!("{name}: {e}"))?;
     let base = crate::drive::named(&arguments.design)?;
     let effort = if arguments.quick { Effort::QUICK } else { Effort::FULL };

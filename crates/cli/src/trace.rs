@@ -1,6 +1,6 @@
 //! `tantalum trace`: recorded block traces.
 
-use crate::out;
+use crate::{input, out};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand, ValueEnum};
 use std::io::{BufRead, BufReader, stdin};
@@ -83,6 +83,10 @@ struct Info {
     report: Report,
 }
 
+/// How a trace comes to be.
+const RECORDS: &str = "name a recorded trace, or - for standard input; `tantalum run EXPERIMENT --row \
+                       ROW --log-writes FILE` records one";
+
 /// Runs the command; returns the exit code.
 pub fn trace(command: &TraceCommand) -> u8 {
     let TraceCommand::Info(arguments) = command;
@@ -116,7 +120,7 @@ fn read(arguments: &InfoArguments) -> Result<Info, String> {
     }
     #[allow(clippy::disallowed_methods, reason = "the edge: the file that the user names")]
     let file = std::fs::File::open(path)
-        .map_err(|e| format!("cannot read the trace {}: {e}", path.display()))?;
+        .map_err(|e| input::unreadable("the trace", path, &e, RECORDS))?;
     summarise(&path.display().to_string(), BufReader::with_capacity(1 << 18, file), &options)
 }
 

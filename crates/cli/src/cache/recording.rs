@@ -4,6 +4,7 @@
 //! 2. A discard forgets pages that were touched before, and no others.
 //! 3. Devices of a trace do not share pages.
 
+use crate::input;
 use std::io::{BufRead, BufReader, Cursor};
 use std::path::Path;
 use tantalum_cache::policy::PageId;
@@ -50,8 +51,10 @@ pub fn from_file(
         return read("standard input".into(), std::io::stdin().lock(), options, page_bytes, most);
     }
     #[allow(clippy::disallowed_methods, reason = "the edge: the file that the user names")]
-    let file =
-        std::fs::File::open(path).map_err(|e| format!("cannot read the trace {name}: {e}"))?;
+    let file = std::fs::File::open(path).map_err(|e| {
+        let advice = format!("name a recorded trace, or none: then {OWN} is replayed");
+        input::unreadable("the trace", path, &e, advice)
+    })?;
     read(name, BufReader::with_capacity(1 << 18, file), options, page_bytes, most)
 }
 

@@ -1,10 +1,11 @@
 //! `tantalum drive create`.
 
 use super::{serial, size};
-use crate::out;
+use crate::designs::listed;
 use crate::random::random;
 use crate::run::{Setting, setting};
 use crate::size::bytes;
+use crate::{input, out};
 use clap::Args;
 use serde::Serialize;
 use std::io::ErrorKind;
@@ -153,14 +154,19 @@ fn design(arguments: &CreateArguments) -> Result<Design, String> {
     Ok(design)
 }
 
+/// What to do where no image is.
+pub fn makes_one(path: &Path) -> String {
+    format!("`tantalum drive create {} --design durassd` makes one", path.display())
+}
+
 /// A preset, or the design in a file of this name.
-#[allow(clippy::disallowed_methods, reason = "the edge: the file that the user names")]
 pub fn named(name: &str) -> Result<Design, String> {
     let looks_like_a_file = name.ends_with(".toml") || name.contains(std::path::MAIN_SEPARATOR);
     if !looks_like_a_file {
-        return ssd_preset(name);
+        return ssd_preset(name).map_err(|e| listed(&e));
     }
-    let text = std::fs::read_to_string(name).map_err(|e| format!("cannot read {name}: {e}"))?;
+    let advice = "name a file with a design, or a preset (`tantalum designs` lists all)";
+    let text = input::text("the design", Path::new(name), advice)?;
     // The reader of experiments names the key and the line.
     if let Err(Wrong { line, what }) = parse::read::<Design>(&text) {
         let line = line.map_or(String::new(), |line| format!("{line}:"));

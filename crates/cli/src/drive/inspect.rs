@@ -1,12 +1,14 @@
 //! `tantalum drive inspect`.
 
+use super::create::makes_one;
 use super::view::{View, ViewError};
 use super::{serial, size};
 use crate::counted::counted;
-use crate::out;
+use crate::{input, out};
 use clap::Args;
 use serde::Serialize;
 use std::fmt::Write;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use tantalum_device::Payload;
 use tantalum_drive::{Census, Drive, DriveImageError, Wear, is_dump_owed};
@@ -106,6 +108,11 @@ pub fn refused(path: &Path, error: &ViewError) -> u8 {
         ViewError::Image(DriveImageError::Image(e)) => code(e),
         ViewError::Run(_) | ViewError::Image(_) => out::FAILED,
     };
+    if let ViewError::Image(DriveImageError::Image(ImageError::Io { source, .. })) = error
+        && source.kind() == ErrorKind::NotFound
+    {
+        return out::error(input::unreadable("the image", path, source, makes_one(path)), code);
+    }
     out::error(format_args!("{}: {error}", path.display()), code)
 }
 

@@ -19,6 +19,7 @@
 use super::devices::name_of;
 use super::kind::no_description;
 use super::model::{absolute, change_path, is_model, read_preset};
+use crate::input;
 use serde::de::{self, DeserializeOwned, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use std::fmt;
@@ -113,7 +114,6 @@ pub fn is_description(path: &Path) -> bool {
 ///
 /// # Errors
 /// What is wrong with it, in a line.
-#[allow(clippy::disallowed_methods, reason = "the edge: the file that the user names")]
 pub fn read_text<T: DeserializeOwned>(
     path: &Path,
     group: &str,
@@ -126,9 +126,8 @@ pub fn read_text<T: DeserializeOwned>(
              `tantalum {group} create` writes"
         ));
     }
-    let text = std::fs::read_to_string(path).map_err(|e| {
-        format!("cannot read {name}: {e}: `tantalum {group} create {name} {arguments}` makes it")
-    })?;
+    let advice = format!("`tantalum {group} create {name} {arguments}` makes it");
+    let text = input::text("the description", path, advice)?;
     parse::read(&text).map_err(|e| match e.line {
         Some(line) => format!("{name}:{line}: {}", e.what),
         None => format!("{name}: {}", e.what),

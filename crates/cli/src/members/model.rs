@@ -1,6 +1,7 @@
 //! A member that is a model, in memory: `model:NAME:SIZE`. NAME is a preset, or the file of one that
 //! `tantalum log calibrate` has written. `model:4xNAME:SIZE` is an array of four, of that size together.
 
+use crate::input;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use tantalum_device::{Payload, SampledModel};
@@ -62,10 +63,10 @@ pub fn model_of(name: &str) -> Result<Model, String> {
 ///
 /// # Errors
 /// What is wrong with it, in a line with its place.
-#[allow(clippy::disallowed_methods, reason = "the edge: the file that the user names")]
 pub fn read_preset(path: &Path) -> Result<SampledModel, String> {
     let name = path.display();
-    let text = std::fs::read_to_string(path).map_err(|e| format!("cannot read {name}: {e}"))?;
+    let advice = format!("`tantalum log calibrate FOLDER -o {name}` measures a drive and writes one");
+    let text = input::text("the preset", path, advice)?;
     let preset: SampledModel = parse::read(&text).map_err(|e| match e.line {
         Some(line) => format!("{name}:{line}: {}", e.what),
         None => format!("{name}: {}", e.what),

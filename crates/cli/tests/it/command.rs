@@ -93,7 +93,7 @@ fn mistakes_end_in_2_and_are_named() {
         (&["run", &fine, "--json", &fine], "--json and EXPERIMENT are both"),
         (&["compare", &fine, &one, "--html", &one], "--html and B are both"),
         (&["crash", &fine, "--json", &fine], "--json and EXPERIMENT are both"),
-        (&["run", "nowhere.toml"], "cannot read the experiment file nowhere.toml"),
+        (&["run", "nowhere.toml"], "cannot read the experiment file nowhere.toml: there is no such file: "),
         (&["run", &key], "unknown key \"cutz\"; did you mean \"cuts\"?"),
         (&["run", &design], "unknown design \"durasdd\"; did you mean \"durassd\"?"),
         (&["run", &small], "raise space.over_provisioning or geometry.blocks"),
@@ -102,7 +102,7 @@ fn mistakes_end_in_2_and_are_named() {
         (&["run", &fine, "--set", "run.clinets=1"], "did you mean \"clients\"?"),
         (&["run", &fine, "--set", "ycsb.records=100000000"], "lower ycsb.records"),
         (&["run", &fine, "--json", "/nowhere/x.json"], "cannot write /nowhere/x.json"),
-        (&["designs", "x"], "unknown design"),
+        (&["designs", "durasd"], "did you mean \"durassd\"? (`tantalum designs` lists all)"),
     ];
     for (arguments, expected) in cases {
         let (_, err) = ends(&tantalum(arguments), 2);
@@ -524,5 +524,21 @@ fn what_is_not_there_is_an_invalid_request_everywhere() {
     for command in commands {
         let (_, err) = ends(&tantalum(command), 2);
         assert!(err.starts_with("error: "), "{command:?}: {err}");
+    }
+    // Each of these says what makes such a file.
+    for (command, advice) in [
+        (&["drive", "inspect", gone][..], "`tantalum drive create /nowhere/at-all --design"),
+        (&["drive", "check", gone], "`tantalum drive create /nowhere/at-all --design"),
+        (&["compare", gone, gone], "`tantalum run EXPERIMENT --json /nowhere/at-all` writes one"),
+        (&["published", gone], "`tantalum run EXPERIMENT --json /nowhere/at-all` writes one"),
+        (&["fit", gone, "--design", "durassd"], "`scripts/measure-drive DEVICE > /nowhere/at-all`"),
+        (&["trace", "info", gone], "`tantalum run EXPERIMENT --row ROW --log-writes FILE`"),
+        (&["cache", "sim", gone], "name a recorded trace, or none"),
+        (&["log", "inspect", toml], "`tantalum log create /nowhere/at-all.toml --device PATH`"),
+        (&["cache", "inspect", toml], "`tantalum cache create /nowhere/at-all.toml --flash"),
+        (&["crash", "--for", "250"], "\"250\" has no unit: use ns, us, ms, s, m or h"),
+    ] {
+        let (_, err) = ends(&tantalum(command), 2);
+        assert!(err.contains(advice) && !err.contains("os error"), "{command:?}: {err}");
     }
 }

@@ -103,9 +103,9 @@ fn mistakes_end_in_2_and_are_named() {
         (changed("random", "randm"), "unknown workload \"randm\"; did you mean \"random\"?"),
         (changed("base", "bas"), "did you mean \"base\"?"),
         (changed("base", "volatile"), "has no capacitors"),
-        (changed("10s", "10"), "is no unit of time"),
+        (changed("10s", "10"), "has no unit: use ns"),
         (changed("10s", "ten s"), "is no unit of time"),
-        (changed("10s", ".s"), "expected a time"),
+        (changed("10s", ".s"), "does not begin with a number"),
         (changed("5%", "100%"), "expected per cent"),
         (changed(small, "nowhere.toml"), "cannot read the experiment file nowhere.toml"),
     ] {

@@ -78,7 +78,7 @@ fn mistakes_end_in_2_and_are_named() {
     let damaged = TRACE.replace("FN [db]", "!! [db]");
     let folder = env!("CARGO_TARGET_TMPDIR");
     let cases: [(&[&str], &[u8], &str); 8] = [
-        (&["nowhere.csv"], b"", "cannot read the trace nowhere.csv: No such file"),
+        (&["nowhere.csv"], b"", "cannot read the trace nowhere.csv: there is no such file: name a"),
         (&[folder], b"", "Is a directory"),
         (&["-"], b"", "the trace standard input is empty"),
         (&["-"], b"hello\n", "not recognised; say which it is (--format), one of: fio-2,"),

@@ -98,10 +98,9 @@ impl Source {
 
 /// What makes an image or a description that is not there.
 fn make(path: &Path) -> String {
-    let name = path.display();
     match is_description(path) {
         true => "`tantalum log create` and `tantalum cache create` make such files".to_string(),
-        false => format!("`tantalum drive create {name} --design durassd` makes one"),
+        false => create::makes_one(path),
     }
 }
 
