@@ -41,7 +41,11 @@ pub const CODES: &[(u8, &str, &str)] = &[
         "nothing was done: an argument, a file or a design is invalid or not there, no such drive, \
          log or cache runs, or it is in use",
     ),
-    (UNKNOWN, "no verdict", "too few cuts, or a defect of the database itself: try again"),
+    (
+        UNKNOWN,
+        "no verdict",
+        "too few cuts, a run that ended early, or a defect of the database itself: try again",
+    ),
     (INTERRUPTED as u8, "interrupted", "Ctrl-C or SIGTERM; what was finished is printed"),
 ];
 

@@ -52,8 +52,9 @@ before a file of --capacity. With --lose-flash-every N its flash device is gone 
 N-th blow, and a blank one is in its place. Then a page may be torn on the file, so the
 database's own protection stays on, unless --unsafe switches it off.
 Exit codes: 0, nothing was lost (with --expect-loss: something was lost); 1, something was lost, or
-there is no verdict; 2, the command line is invalid; 3, the database damaged itself by a known
-defect, as copies on a plain disk show: this says nothing about the drive, run it again.")]
+the storage failed (a drive does not start, a file system cannot be mounted); 2, the command line is
+invalid; 3, there is no verdict, run it again: it ended early for another reason, or the database
+damaged itself by a known defect, as copies on a plain disk show.")]
 pub struct TortureArguments {
     /// The database
     #[arg(long, value_enum, required_unless_present = "clients_of")]
@@ -255,15 +256,19 @@ pub fn torture(arguments: &TortureArguments) -> u8 {
 
 fn verdict(report: &Report, expect_loss: bool) -> u8 {
     let lost = !report.harm().is_empty();
-    match (&report.failure, expect_loss) {
-        (Some(_), _) => out::FAILED,
+    match &report.failure {
         // There is no verdict, whatever was expected.
-        (None, _) if report.own_fault().is_some() => {
+        _ if report.own_fault().is_some() => {
             out::error("the finding says nothing about the drive; run it again", out::UNKNOWN)
         }
-        (None, true) if !lost => out::error("loss was expected, and nothing was lost", out::FAILED),
-        (None, expected) if expected == lost => out::OK,
-        (None, _) => out::FAILED,
+        _ if lost && !expect_loss => out::FAILED,
+        Some(why) if report.storage_failed => out::error(why, out::FAILED),
+        Some(why) => {
+            let told = format!("there is no verdict: {why}; put that right, and run it again");
+            out::error(told, out::UNKNOWN)
+        }
+        None if lost == expect_loss => out::OK,
+        None => out::error("loss was expected, and nothing was lost", out::FAILED),
     }
 }
 
@@ -467,12 +472,16 @@ mod tests {
             rounds: Vec::new(),
             left: None,
             failure: None,
+            storage_failed: false,
             interrupted: false,
         };
         assert_eq!((verdict(&report, false), verdict(&report, true)), (out::OK, out::FAILED));
-        report.failure = Some("no drive".to_string());
+        // A run that ended early has no verdict, unless it was the drive that ended it.
+        report.failure = Some("a client failed".to_string());
+        assert_eq!((verdict(&report, false), verdict(&report, true)), (out::UNKNOWN, out::UNKNOWN));
+        report.storage_failed = true;
         assert_eq!((verdict(&report, false), verdict(&report, true)), (out::FAILED, out::FAILED));
-        report.failure = None;
+        (report.failure, report.storage_failed) = (None, false);
         let mut check = tantalum_torture::check::Check::default();
         check.found(Harm::Lost, "one".to_string());
         report.rounds.push(Round {
@@ -488,6 +497,10 @@ mod tests {
             check,
         });
         assert_eq!((verdict(&report, false), verdict(&report, true)), (out::FAILED, out::OK));
+        // What was lost stays lost if the run ended early then.
+        report.failure = Some("a client failed".to_string());
+        assert_eq!((verdict(&report, false), verdict(&report, true)), (out::FAILED, out::UNKNOWN));
+        report.failure = None;
         // Not the drive's, so neither good nor bad, whatever was expected.
         report.rounds[0].check.excuse("its own");
         assert_eq!((verdict(&report, false), verdict(&report, true)), (out::UNKNOWN, out::UNKNOWN));

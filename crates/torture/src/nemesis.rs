@@ -109,11 +109,12 @@ pub fn torture(
         .and_then(|it| it.rounds(&mut rounds));
     let ended = ended.and_then(|()| Ok(ground.end()?));
     let interrupted = interrupt.is_set();
+    let storage_failed = matches!(ended, Err(TortureError::Ground(_))) && !interrupted;
     let (left, failure) = match ended {
         Ok(left) => (left, None),
         Err(e) => (None, Some(e.to_string()).filter(|_| !interrupted)),
     };
-    Report { version: VERSION, setting, rounds, left, failure, interrupted }
+    Report { version: VERSION, setting, rounds, left, failure, storage_failed, interrupted }
 }
 
 struct Run<'a, W> {

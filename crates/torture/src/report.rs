@@ -74,6 +74,9 @@ pub struct Report {
     pub left: Option<String>,
     /// Why the run ended early.
     pub failure: Option<String>,
+    /// Whether that was the storage below the database: a drive that does not start, say.
+    #[serde(skip)]
+    pub storage_failed: bool,
     /// Whether the user ended it.
     pub interrupted: bool,
 }
