@@ -6,7 +6,9 @@ use clap::Args;
 use comfy_table::{CellAlignment, ContentArrangement, Table};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
-use tantalum_lab::report::compare::{self, Comparison, Document, Pair, RowPair, Side};
+use tantalum_lab::report::compare::{
+    self, Comparison, Difference, Document, Pair, RowPair, SMALL_PERCENT, Side,
+};
 use tantalum_lab::report::measures::Measure;
 use tantalum_lab::report::units;
 use tantalum_lab_page as page;
@@ -24,8 +26,9 @@ Examples:
 
 Both files are reports of `tantalum run --json`, or both of `tantalum drive bench --json`.
 Rows are matched by name. B/A is the second value divided by the first. What is shown is
-beyond chance: further apart than the repetitions of a row, or, without repetitions, by
-more than 1 %. --all shows every measure.
+beyond chance: further apart than the repetitions of a row. Without repetitions that is not
+known, and what differs by more than 1 % has a question mark. --all shows every measure.
+`tantalum run EXPERIMENT --set repetitions=5` repeats each row.
 Exit codes: 0; 1, something is worse by more than --fail-over allows; 2, the files cannot
 be compared.")]
 pub struct CompareArguments {
@@ -106,7 +109,11 @@ fn as_json(c: &Comparison) -> Value {
                 "a": pair.a,
                 "b": pair.b,
                 "ratio": pair.ratio(),
-                "telling": row.is_telling(i),
+                "telling": match row.difference(i) {
+                    Difference::Chance => Some(false),
+                    Difference::Real => Some(true),
+                    Difference::Unknown => None,
+                },
                 "worse_percent": Some(pair.worse_percent(measure.better)).filter(|p| p.is_finite()),
             })
         };
@@ -163,34 +170,59 @@ fn changes(c: &Comparison) -> String {
     }
     let mut table = new_table();
     table.set_header(["row", "measure", "A", "B", "B/A", ""]);
-    let (mut shown, mut known) = (0, 0);
+    let (mut shown, mut not_judged, mut known) = (0, 0, 0);
     for row in &c.rows {
         for (i, (measure, pair)) in c.measures.iter().zip(&row.pairs).enumerate() {
             let is_count = measure.unit == units::Unit::Count && !c.equal_cuts;
             known += usize::from(pair.a.is_some() && pair.b.is_some());
-            if !row.is_telling(i) || is_count {
+            let difference = row.difference(i);
+            if difference == Difference::Chance || is_count {
                 continue;
             }
-            shown += 1;
-            let worse = pair.worse_percent(measure.better) > 0.0;
+            let is_worse = pair.worse_percent(measure.better) > 0.0;
+            let mark = match (difference, is_worse) {
+                (Difference::Real, true) => "worse",
+                (Difference::Real, false) => "better",
+                _ => "?",
+            };
+            match difference {
+                Difference::Real => shown += 1,
+                _ => not_judged += 1,
+            }
             table.add_row([
                 row.name.clone(),
                 measure.name.to_string(),
                 units::value(pair.a, measure.unit),
                 units::value(pair.b, measure.unit),
                 units::ratio(pair.ratio()),
-                if worse { "worse" } else { "better" }.to_string(),
+                mark.to_string(),
             ]);
         }
     }
-    if shown > 0 {
+    if shown + not_judged > 0 {
         align(&mut table, &[2, 3, 4]);
         text += &format!("\n{table}\n");
     }
     let rows = counted(c.rows.len() as u64, "row", "rows");
     let measures = counted(known as u64, "measure", "measures");
-    text + &format!(
+    text += &format!(
         "\n{shown} of {measures} of {rows} differ by more than chance; --all shows all of them\n"
+    );
+    text + &if not_judged > 0 { without_repetitions(c, not_judged) } else { String::new() }
+}
+
+/// Why some differences have a question mark, and how to judge them.
+fn without_repetitions(c: &Comparison, not_judged: u64) -> String {
+    let these = counted(not_judged, "difference", "differences");
+    let then = match c.rows.iter().any(|row| row.results.is_some()) {
+        true => {
+            "`tantalum run EXPERIMENT --set repetitions=5 --json FILE` makes reports that can be judged"
+        }
+        false => "measure several times, and see how far the reports of one program are apart",
+    };
+    format!(
+        "?: {these} of more than {SMALL_PERCENT} % cannot be judged, since rows without repetitions do \
+         not show how far chance goes:\n{then}\n"
     )
 }
 

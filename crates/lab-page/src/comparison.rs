@@ -3,7 +3,7 @@
 use crate::plot::{Bar, Bars, Look};
 use crate::{figure, page, scrolling};
 use maud::{Markup, html};
-use tantalum_lab::report::compare::{Comparison, Pair, RowPair, Side};
+use tantalum_lab::report::compare::{Comparison, Difference, Pair, RowPair, Side};
 use tantalum_lab::report::measures::Measure;
 use tantalum_lab::report::units;
 
@@ -18,7 +18,7 @@ pub fn comparison(c: &Comparison) -> String {
         }
         @for words in &c.differ { p { span.bad { "Beware: " (words) } } }
         (alone("A", &c.a)) (alone("B", &c.b))
-        p { "B/A is the second value divided by the first. ▲ is better, ▼ is worse: by more than the repetitions of a row are apart, or, without repetitions, by more than a hundredth." }
+        p { "B/A is the second value divided by the first. ▲ is better, ▼ is worse: by more than the repetitions of a row are apart. Without repetitions it is not known how far chance goes: what differs by more than a hundredth has a question mark." }
         (scrolling("Both reports, row by row", c.rows.len() * c.measures.len() / 2, &table(c)))
         @for (i, measure) in c.measures.iter().enumerate() {
             @let parts = parts(c, i);
@@ -70,7 +70,7 @@ fn table(c: &Comparison) -> Markup {
                         td { (units::value(pair.a, measure.unit)) }
                         td { (units::value(pair.b, measure.unit)) }
                         td { (units::ratio(pair.ratio())) }
-                        td.word { (change(measure, pair, row.is_telling(i))) }
+                        td.word { (change(measure, pair, row.difference(i))) }
                     } }
                 }
             } }
@@ -78,12 +78,17 @@ fn table(c: &Comparison) -> Markup {
     }
 }
 
-fn change(measure: &Measure, pair: &Pair, is_telling: bool) -> Markup {
+fn change(measure: &Measure, pair: &Pair, difference: Difference) -> Markup {
+    let is_worse = pair.worse_percent(measure.better) > 0.0;
     html! {
-        @if is_telling && pair.worse_percent(measure.better) > 0.0 { span.bad { "▼ worse" } }
-        @else if is_telling { span.good { "▲ better" } }
-        @else if pair.a == pair.b { "same" }
-        @else if pair.a.is_some() && pair.b.is_some() { "about the same" }
+        @match difference {
+            Difference::Real if is_worse => { span.bad { "▼ worse" } }
+            Difference::Real => { span.good { "▲ better" } }
+            Difference::Unknown => { "? not judged" }
+            Difference::Chance if pair.a == pair.b => { "same" }
+            Difference::Chance if pair.a.is_some() && pair.b.is_some() => { "about the same" }
+            Difference::Chance => {}
+        }
     }
 }
 

@@ -3,8 +3,8 @@
 //!
 //! 1. Repetitions of a row are one row: the median of each measure, the sum of each count. How far
 //!    they are apart is the spread of the measure.
-//! 2. A difference tells something if the spreads do not touch. A row without repetitions has no
-//!    spread: there it has to be [`TELLING_PERCENT`].
+//! 2. A difference is more than chance if the spreads do not touch. A row without repetitions has no
+//!    spread: what differs there by more than [`SMALL_PERCENT`] cannot be judged.
 
 use crate::report::measures::{self, Better, Measure, less, more};
 use crate::report::published::median;
@@ -22,8 +22,19 @@ const OF_RUNS: [(Measure, &str); 4] = [
 
 const TIMERS: &str = "timer_events_per_second";
 
-/// Smaller differences of rows without repetitions, in per cent, are neither better nor worse.
-pub const TELLING_PERCENT: f64 = 1.0;
+/// Differences of rows without repetitions up to this, in per cent, count as chance.
+pub const SMALL_PERCENT: f64 = 1.0;
+
+/// What a difference is: 2 at the head of the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Difference {
+    /// None, or one that may be chance.
+    Chance,
+    /// More than chance.
+    Real,
+    /// It cannot be judged: a side has no repetitions.
+    Unknown,
+}
 
 /// From the least of the repetitions to the most.
 pub type Spread = [f64; 2];
@@ -153,15 +164,18 @@ pub struct RowPair {
 }
 
 impl RowPair {
-    /// Whether the difference in the measure at this place is more than chance: 2 at the head of
-    /// the file. A measure that is missing on one side tells nothing.
-    pub fn is_telling(&self, measure: usize) -> bool {
-        let Some(pair) = self.pairs.get(measure) else { return false };
-        let Some((a, b)) = pair.a.zip(pair.b) else { return false };
-        match self.spreads.get(measure) {
-            Some([Some(one), Some(two)]) => one[1] < two[0] || two[1] < one[0],
-            _ => (a - b).abs() > a.abs() * TELLING_PERCENT / 100.0,
-        }
+    /// What the difference in the measure at this place is. A measure that is missing on one side
+    /// has none.
+    pub fn difference(&self, measure: usize) -> Difference {
+        let pair = self.pairs.get(measure).and_then(|pair| pair.a.zip(pair.b));
+        let Some((a, b)) = pair else { return Difference::Chance };
+        let (differs, then) = match self.spreads.get(measure) {
+            Some([Some(one), Some(two)]) => {
+                (one[1] < two[0] || two[1] < one[0], Difference::Real)
+            }
+            _ => ((a - b).abs() > a.abs() * SMALL_PERCENT / 100.0, Difference::Unknown),
+        };
+        if differs { then } else { Difference::Chance }
     }
 }
 
@@ -248,7 +262,7 @@ impl Comparison {
             }
             for (i, (measure, pair)) in self.measures.iter().zip(&row.pairs).enumerate() {
                 let is_chance = row.spreads.get(i).is_some_and(|s| s.iter().all(Option::is_some))
-                    && !row.is_telling(i);
+                    && row.difference(i) == Difference::Chance;
                 if measure.unit == Unit::Count && !self.equal_cuts || is_chance {
                     continue;
                 }
@@ -374,7 +388,8 @@ fn about(document: &Document) -> String {
         Document::Experiment(r) => {
             let [seed, cuts] = ["seed", "cuts"].map(|key| r.get(key).unwrap_or(&Value::Null));
             let title = r.get("experiment").and_then(Value::as_str).unwrap_or_default();
-            format!("{title}; seed {seed}, {cuts} cuts")
+            let noun = if *cuts == 1 { "cut" } else { "cuts" };
+            format!("{title}; seed {seed}, {cuts} {noun}")
         }
         Document::Bench(_) => "speed of the simulation".to_string(),
     }

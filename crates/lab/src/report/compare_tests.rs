@@ -55,12 +55,17 @@ fn repetitions_are_one_row_and_what_is_within_their_spread_tells_nothing() {
     assert_eq!(c.rows.len(), 1);
     assert_eq!((c.rows[0].name.as_str(), c.rows[0].pairs[0].ratio()), ("one", Some(100.0 / 120.0)));
     assert_eq!(pair(&c, 0, "commits lost"), Pair { a: Some(3.0), b: Some(3.0) });
-    assert!(!c.rows[0].is_telling(0) && c.worse_by(5.0).is_empty(), "{:?}", c.worse_by(5.0));
+    assert_eq!((c.rows[0].difference(0), c.worse_by(5.0)), (Difference::Chance, Vec::new()));
     let c = both(&three([100.0, 120.0, 140.0], 1), &three([90.0, 95.0, 99.0], 1));
-    assert!(c.rows[0].is_telling(0) && c.worse_by(5.0).len() == 1, "{:?}", c.worse_by(5.0));
-    // Without repetitions a hundredth is nothing.
+    assert_eq!((c.rows[0].difference(0), c.worse_by(5.0).len()), (Difference::Real, 1));
+    // Without repetitions, also of one side alone, a hundredth is nothing, and what is more cannot be
+    // judged. The gate holds it to its bound.
     let single = |rate| both(&[row("one", 100.0, 0)], &[row("one", rate, 0)]);
-    assert!(!single(100.5).rows[0].is_telling(0) && single(102.0).rows[0].is_telling(0));
+    assert_eq!(single(100.5).rows[0].difference(0), Difference::Chance);
+    assert_eq!(single(102.0).rows[0].difference(0), Difference::Unknown);
+    assert_eq!(single(50.0).worse_by(5.0).len(), 1);
+    let c = both(&three([100.0, 120.0, 140.0], 1), &[row("one", 10.0, 1)]);
+    assert_eq!(c.rows[0].difference(0), Difference::Unknown);
 }
 
 #[test]
