@@ -15,7 +15,7 @@ mod served;
 
 pub use cache::{
     CacheDescription, CacheDevices, Clean, LabelPlace, Policy, Sync, Volume, cache_in_words,
-    cache_volume, is_cache, usual_batch,
+    cache_told, cache_volume, is_cache, usual_batch,
 };
 pub use codes::{log_code, open_code, volume_code};
 pub use description::{Description, ONE_COPY, Replaced, is_description};

@@ -2,8 +2,8 @@
 
 use crate::create::{find, find_copies, io};
 use crate::member::read_head;
-use crate::open::or_degraded;
-use crate::options::LogDevice;
+use crate::open::{check_expected, or_degraded};
+use crate::options::{Expects, LogDevice};
 use crate::state::{SLOTS, Standing, State};
 use crate::superblock::{self, AREAS, COPIES, FoundSuper, Superblock, UNIT_MAX};
 use crate::{Lsn, OpenError, Role};
@@ -88,6 +88,14 @@ impl DeviceDescription {
             damaged,
             state: newest.map(StateDescription::new),
         })
+    }
+
+    /// Whether the log of the device of this name was made as is expected: as an opening says it.
+    ///
+    /// # Errors
+    /// [`OpenError::Role`] and [`OpenError::Differs`].
+    pub fn check(&self, name: &str, expects: &Expects) -> Result<(), OpenError> {
+        check_expected(name, (self.role, self.copies, self.partitions), expects)
     }
 }
 

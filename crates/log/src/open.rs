@@ -220,18 +220,23 @@ pub(crate) fn check_hedging<'a, D: BlockDevice + 'a>(
     }
 }
 
-/// Whether the log was made as is expected.
-fn check_expected(name: &str, made: &Superblock, expects: &Expects) -> Result<(), OpenError> {
-    let role = expects.roles.iter().find(|(device, _)| device == name);
-    if let Some((_, expected)) = role
-        && *expected != made.role
+/// Whether the log of the device of this name was made as is expected: what the device is for, the
+/// copies and the partitions.
+pub(crate) fn check_expected(
+    name: &str,
+    (role, copies, partitions): (Role, u8, u16),
+    expects: &Expects,
+) -> Result<(), OpenError> {
+    let expected = expects.roles.iter().find(|(device, _)| device == name);
+    if let Some((_, expected)) = expected
+        && *expected != role
     {
-        return Err(OpenError::Role { device: name.to_string(), made: made.role });
+        return Err(OpenError::Role { device: name.to_string(), made: role });
     }
-    let of_array = expects.partitions.filter(|_| made.role == Role::Array);
+    let of_array = expects.partitions.filter(|_| role == Role::Array);
     let all = [
-        ("copies", u16::from(made.copies), expects.copies.map(u16::from)),
-        ("partitions", made.partitions, of_array),
+        ("copies", u16::from(copies), expects.copies.map(u16::from)),
+        ("partitions", partitions, of_array),
     ];
     for (what, made, expected) in all {
         if let Some(expected) = expected
@@ -299,7 +304,8 @@ async fn identify<D: BlockDevice>(
     }
     // A device of another log is told before that it was made otherwise.
     for candidate in &all {
-        check_expected(&candidate.member.name, &candidate.member.superblock, &options.expects)?;
+        let Member { name, superblock: s, .. } = &*candidate.member;
+        check_expected(name, (s.role, s.copies, s.partitions), &options.expects)?;
     }
     if all.is_empty() { Err(OpenError::NoDevice) } else { Ok(all) }
 }

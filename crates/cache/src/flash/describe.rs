@@ -6,7 +6,7 @@ use crate::flash::error::OpenError;
 use crate::flash::format::{LabelState, Mode, Uuid, checksum, tag};
 use crate::flash::index::Place;
 use crate::flash::medium::{Medium, check_device};
-use crate::flash::open::{find_label, find_superblock, look};
+use crate::flash::open::{check_pair, find_label, find_superblock, look};
 use crate::flash::options::OpenOptions;
 use crate::flash::recover::recover;
 use crate::flash::slow::SlowStore;
@@ -32,6 +32,17 @@ pub struct FlashDescription {
     pub epoch: u64,
     /// It was closed: the next start is warm.
     pub clean: bool,
+}
+
+impl FlashDescription {
+    /// Whether a slow store is that of this cache, and of the same time, as an opening says it.
+    ///
+    /// # Errors
+    /// [`OpenError::OtherStore`] and [`OpenError::OtherEpoch`].
+    pub fn check(&self, store: &StoreDescription) -> Result<(), OpenError> {
+        let is_alone = store.state == StoreState::Alone;
+        check_pair((self.cache, self.epoch), (store.cache, store.epoch), is_alone)
+    }
 }
 
 /// How a slow store was left.

@@ -32,6 +32,13 @@ pub(crate) fn check_device<F: BlockDevice>(device: &F) -> Result<DurableBy, Open
     if u64::from(caps.block_size) > COPIES[1] || !COPIES[1].is_multiple_of(caps.block_size.into()) {
         return wrong("has blocks that do not divide 16384 bytes: use another");
     }
+    let heads = COPIES[1] + HEAD_BYTES as u64;
+    if caps.bytes() < heads {
+        let bytes = caps.bytes();
+        return wrong(&format!(
+            "has {bytes} bytes, and the superblocks of a cache alone take {heads}: use a larger device"
+        ));
+    }
     match DurableBy::of(caps) {
         Some(by) => Ok(by),
         None => wrong("loses what it acknowledged, and its flushes do nothing: use another"),

@@ -12,7 +12,7 @@ use crate::flash::core::{Core, Flushes, Heads, Open, State};
 use crate::flash::create::{FLASH, SLOW, format, io, is_blank};
 use crate::flash::error::{CacheError, OpenError};
 use crate::flash::format::Mode;
-use crate::flash::format::{Found, Label, LabelState, Superblock, decode_newest, tag};
+use crate::flash::format::{Found, Label, LabelState, Superblock, Uuid, decode_newest, tag};
 use crate::flash::host::Host;
 use crate::flash::keeper::write_label;
 use crate::flash::medium::{Medium, check_device, read_heads};
@@ -73,11 +73,23 @@ pub(crate) async fn find_label<S: SlowStore>(slow: &S) -> Result<Option<Label>, 
 }
 
 fn check_label(label: &Label, superblock: &Superblock) -> Result<(), OpenError> {
-    if (label.cache, label.slow) != (superblock.cache, superblock.slow) {
+    if label.slow != superblock.slow {
         return Err(OpenError::OtherStore);
     }
-    let (slow, flash) = (label.epoch, superblock.epoch);
-    if slow > flash || slow + 1 < flash || label.state == LabelState::Alone {
+    let is_alone = label.state == LabelState::Alone;
+    check_pair((superblock.cache, superblock.epoch), (label.cache, label.epoch), is_alone)
+}
+
+/// Whether a flash device and a label, each with its cache and epoch, are those of one cache.
+pub(crate) fn check_pair(
+    (of_flash, flash): (Uuid, u64),
+    (of_slow, slow): (Uuid, u64),
+    is_alone: bool,
+) -> Result<(), OpenError> {
+    if of_flash != of_slow {
+        return Err(OpenError::OtherStore);
+    }
+    if slow > flash || slow + 1 < flash || is_alone {
         let older = if slow > flash { FLASH } else { SLOW };
         return Err(OpenError::OtherEpoch { slow, flash, older });
     }

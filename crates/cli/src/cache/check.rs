@@ -2,7 +2,7 @@
 
 use super::started::Failed;
 use crate::counted::counted;
-use crate::members::{CacheDescription, CacheDevices, MemberLink, cache_in_words, runtime};
+use crate::members::{CacheDescription, CacheDevices, MemberLink, runtime};
 use crate::out;
 use clap::Args;
 use serde::Serialize;
@@ -100,8 +100,9 @@ pub fn code(error: &OpenError) -> u8 {
 fn examine(path: &Path) -> Result<Checked, Failed> {
     let usage = |why| (why, out::USAGE);
     let name = path.display().to_string();
-    let told = move |e: OpenError| (format!("{name}: {}", cache_in_words(&e)), code(&e));
     let description = CacheDescription::lasting(path).map_err(usage)?;
+    let of = description.clone();
+    let told = move |e: OpenError| (format!("{name}: {}", of.told(&e)), code(&e));
     let mut runtime = runtime().map_err(usage)?;
     let view = Opening { view: true, ..Opening::default() };
     let devices = CacheDevices::open(&runtime.handle(), &description, view).map_err(usage)?;

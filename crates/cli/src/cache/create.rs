@@ -3,13 +3,14 @@
 use super::check::code;
 use super::started::Failed;
 use crate::members::{
-    CacheDescription, CacheDevices, Clean, LabelPlace, Policy, Sync, absolute, cache_in_words,
+    CacheDescription, CacheDevices, Clean, LabelPlace, MemberLink, Policy, Sync, absolute,
     is_description, make_missing, runtime, usual_batch,
 };
 use crate::{out, size};
 use clap::Args;
 use serde::Serialize;
 use std::path::PathBuf;
+use tantalum_cache::flash::{DeviceStore, FlashCache, Mode, OpenError, StoreState};
 use tantalum_cache::volume::VolumeError;
 use tantalum_device::{BlockDevice, PowerCycle, bytes_in_words};
 use tantalum_nand::Opening;
@@ -32,7 +33,8 @@ far smaller before. It is a risk: nothing keeps the slow device from being mount
 its cache, with old pages, and what is written then is lost or mixed with newer ones.
 
 Files that are not there are made with --flash-size and --slow-size. Nothing is changed
-unless both devices can be used. The slow device gets a label; behind its first 1 MiB,
+unless both devices can be used. With --force it is told which pages only the old cache
+has. The slow device gets a label; behind its first 1 MiB,
 where the volume begins, it keeps what it holds. It must not be sparse. The image of a
 drive (`tantalum drive create`) is that drive, and not a file.
 Exit codes: 0, the cache is made; 1, something failed while it was written; 2, a device
@@ -127,6 +129,42 @@ fn said(of: &Report) -> String {
     )
 }
 
+/// What is lost if a cache is made on these devices, which have power: pages that a cache has, and its
+/// slow device does not. (What else is there is told if --force is missing.)
+async fn lost(of: &CacheDescription, devices: &CacheDevices) -> Vec<String> {
+    let (flash, slow) = (of.flash.display(), of.slow.display());
+    let found = FlashCache::<_, DeviceStore<MemberLink>>::describe(&devices.flash.device()).await;
+    let cache = found.ok().filter(|found| found.mode == Mode::Back);
+    let mut lost = Vec::new();
+    let mut is_ours = false;
+    let device = || devices.slow.device();
+    let labels =
+        [DeviceStore::new(device(), of.page_bytes), DeviceStore::adopting(device(), of.page_bytes)];
+    for store in labels.into_iter().flatten() {
+        let label = FlashCache::<MemberLink, _>::describe_store(&store).await;
+        let Ok(Some(label)) = label else { continue };
+        let is_here = cache.is_some_and(|cache| cache.cache == label.cache);
+        is_ours |= is_here;
+        if label.state == StoreState::NeedsCache {
+            let place = match is_here {
+                true => flash.to_string(),
+                false => format!("another flash device than {flash}"),
+            };
+            lost.push(format!(
+                "pages of {slow} may have their newest versions only on {place}: these are lost with a \
+                 new cache (`tantalum cache detach` of the old one brings them to {slow} before)"
+            ));
+        }
+    }
+    if cache.is_some() && !is_ours {
+        lost.push(format!(
+            "{flash} is the flash device of another cache, whose slow device may lack pages that it \
+             has: these are lost with a new cache"
+        ));
+    }
+    lost
+}
+
 fn try_create(arguments: &CreateArguments) -> Result<Report, Failed> {
     let usage = |why| (why, out::USAGE);
     let failed = |why| (why, out::FAILED);
@@ -162,15 +200,22 @@ fn try_create(arguments: &CreateArguments) -> Result<Report, Failed> {
     let devices = CacheDevices::open(&rt, &description, Opening::default()).map_err(usage)?;
     let volume = devices.volume(&rt, &description).map_err(usage)?;
     let sizes = (devices.flash.device().caps().bytes(), volume.caps().bytes());
-    let (force, modelled) = (arguments.force, description.is_modelled());
-    let told = |e: VolumeError| match &e {
-        VolumeError::Open(open) => (cache_in_words(open), code(open)),
-        _ => (cache_in_words(&e), out::FAILED),
-    };
+    let (force, modelled, of) = (arguments.force, description.is_modelled(), description.clone());
     let format = async move {
         let members = devices.members();
         members.power_on().await.map_err(usage)?;
-        let formatted = volume.format(force).await.map_err(told);
+        let lost = lost(&of, &devices).await;
+        if force {
+            lost.iter().for_each(|lost| out::note(format_args!("note: {lost}")));
+        }
+        let formatted = volume.format(force).await.map_err(|e| match &e {
+            VolumeError::Open(open @ OpenError::NotBlank { .. }) => {
+                let told = [vec![of.told(open)], lost].concat();
+                (told.join("; "), code(open))
+            }
+            VolumeError::Open(open) => (of.told(open), code(open)),
+            _ => (of.told(&e), out::FAILED),
+        });
         formatted.and(members.end().await.map_err(failed))
     };
     // On models it is made anew whenever it is served. Here it is seen whether that can be.

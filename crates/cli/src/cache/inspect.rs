@@ -1,7 +1,7 @@
 //! `tantalum cache inspect`.
 
 use super::started::Failed;
-use crate::members::{CacheDescription, CacheDevices, MemberLink, cache_in_words, runtime};
+use crate::members::{CacheDescription, CacheDevices, MemberLink, runtime};
 use crate::out;
 use clap::Args;
 use serde::Serialize;
@@ -18,8 +18,8 @@ Examples:
   tantalum cache inspect c.toml --json
 
 Nothing is changed.
-Exit codes: 0; 1, a device has no cache or label that can be read; 2, there is no such
-cache, or it is in use.")]
+Exit codes: 0; 1, a device has no cache or label that can be read, or they are not those of
+one cache as it is and as it is described; 2, there is no such cache, or it is in use.")]
 pub struct InspectArguments {
     /// The description of the cache
     description: PathBuf,
@@ -32,6 +32,8 @@ pub struct InspectArguments {
 struct Report {
     flash: Found<Flash>,
     slow: Found<Slow>,
+    /// What is wrong with both beside each other, and with the description.
+    faults: Vec<String>,
 }
 
 /// What a device says, or why it says nothing.
@@ -72,12 +74,13 @@ pub fn inspect(arguments: &InspectArguments) -> u8 {
     };
     let unreadable =
         matches!(report.flash, Found::Failure(_)) || matches!(report.slow, Found::Failure(_));
+    let is_wrong = unreadable || !report.faults.is_empty();
     let text = match arguments.json {
         true => serde_json::to_string_pretty(&report).unwrap_or_default() + "\n",
         false => text(&report),
     };
     match out::bytes(text.as_bytes()) {
-        out::OK if unreadable => out::FAILED,
+        out::OK if is_wrong => out::FAILED,
         code => code,
     }
 }
@@ -94,13 +97,15 @@ fn look(path: &Path) -> Result<Report, Failed> {
     let devices = CacheDevices::open(&runtime.handle(), &description, view).map_err(usage)?;
     let (flash, slow) = (description.flash.display(), description.slow.display());
     let (flash, slow) = (flash.to_string(), slow.to_string());
+    let name = path.display().to_string();
     let read = async move {
         devices.members().power_on().await.map_err(|e| (e, out::FAILED))?;
         let device = devices.flash.device();
         let found = FlashCache::<_, DeviceStore<MemberLink>>::describe(&device).await;
-        let told = |e| format!("{flash}: {}", cache_in_words(e));
+        let told = |e| Found::Failure(format!("{name}: {}", description.told(e)));
+        let described = found.clone().ok();
         let flash = match found {
-            Err(e) => Found::Failure(told(e)),
+            Err(e) => told(e),
             Ok(found) => Found::Is(Flash {
                 name: flash,
                 cache: hexadecimal(&found.cache),
@@ -113,12 +118,27 @@ fn look(path: &Path) -> Result<Report, Failed> {
                 clean: found.clean,
             }),
         };
-        let told = |e| Found::Failure(format!("{slow}: {}", cache_in_words(e)));
+        let told = |e| Found::Failure(format!("{name}: {}", description.told(e)));
+        let mut faults = Vec::new();
+        if let Some(is) = described.map(|found| found.page)
+            && is != description.page_bytes
+        {
+            let says = description.page_bytes;
+            faults.push(format!(
+                "{name} says page_bytes = {says}, and the cache has pages of {is}: set it to {is}"
+            ));
+        }
         let store = match description.store(devices.slow.device()) {
             Ok(store) => store,
-            Err(e) => return Ok(Report { flash, slow: told(e) }),
+            Err(e) => return Ok(Report { flash, slow: told(e), faults }),
         };
-        let slow = match FlashCache::<MemberLink, _>::describe_store(&store).await {
+        let found = FlashCache::<MemberLink, _>::describe_store(&store).await;
+        if let (Some(flash), Ok(Some(store))) = (described, &found)
+            && let Err(e) = flash.check(store)
+        {
+            faults.push(format!("{name}: {}", description.told(e)));
+        }
+        let slow = match found {
             Err(e) => told(e),
             Ok(None) => Found::Failure(format!("{slow}: it has no label")),
             Ok(Some(found)) => Found::Is(Slow {
@@ -132,7 +152,7 @@ fn look(path: &Path) -> Result<Report, Failed> {
                 },
             }),
         };
-        Ok(Report { flash, slow })
+        Ok(Report { flash, slow, faults })
     };
     let path = path.display();
     let stalled = |e| (format!("{path}: the devices do not answer: {e}"), out::FAILED);
@@ -170,5 +190,6 @@ fn text(report: &Report) -> String {
             )
         }
     };
-    flash + &slow
+    let faults = report.faults.iter().map(|fault| format!("fault: {fault}\n"));
+    flash + &slow + &faults.collect::<String>()
 }

@@ -7,7 +7,7 @@
 use super::started::{Failed, with_volume};
 use crate::counted::counted;
 use crate::drive::remote;
-use crate::members::{CacheDescription, CacheDevices, cache_in_words, runtime};
+use crate::members::{CacheDescription, CacheDevices, cache_in_words, cache_told, runtime};
 use crate::{out, size};
 use clap::Args;
 use rustix::fs::{FallocateFlags, fallocate, ftruncate};
@@ -81,7 +81,7 @@ fn ask(mut client: Client, path: &Path, bytes: u64) -> Result<(Report, String), 
     let told = client.resize(bytes).map_err(|e| {
         let size = matches!(&e, ClientError::Refused(refusal) if refusal.kind == Kind::Size);
         let code = if size { out::USAGE } else { remote::exit_code(&e) };
-        (format!("{}: {}", path.display(), cache_in_words(e)), code)
+        (format!("{}: {}", path.display(), cache_told(path, e)), code)
     })?;
     let now = bytes_in_words(told.flash_bytes);
     let said = format!("{}: {now} of its flash device: {}\n", path.display(), told.words);
@@ -98,7 +98,10 @@ fn try_resize(path: &Path, bytes: u64) -> Result<(Report, String), Failed> {
     let told = |e: std::io::Error| (format!("{}: {e}", flash.display()), out::FAILED);
     let block = 4096;
     if !bytes.is_multiple_of(block) {
-        return Err(usage(format!("{bytes} bytes are not a multiple of {block}")));
+        let (path, more) = (flash.display(), bytes.next_multiple_of(block));
+        return Err(usage(format!(
+            "{path}: {bytes} bytes are not a multiple of {block}: give {more}, say"
+        )));
     }
     {
         // Nothing is changed while it is in use.
@@ -125,7 +128,7 @@ fn try_resize(path: &Path, bytes: u64) -> Result<(Report, String), Failed> {
     })?;
     let stats = resized.map_err(|e| {
         let code = if matches!(e, CacheError::Invalid(_)) { out::USAGE } else { out::FAILED };
-        (format!("{}: {}", path.display(), cache_in_words(e)), code)
+        (format!("{}: {}", path.display(), description.told(e)), code)
     })?;
     if before.is_some_and(|before| before > bytes) {
         ftruncate(&open(&flash).map_err(told)?, bytes).map_err(|e| told(e.into()))?;

@@ -25,19 +25,20 @@ pub fn with_volume<T: 'static>(
     let rt = runtime.handle();
     let devices = CacheDevices::open(&rt, &description, Opening::default()).map_err(usage)?;
     let volume = devices.volume(&rt, &description).map_err(usage)?;
+    let told = description.clone();
     let used = async move {
         let done = match volume.bring_up(false).await {
             Ok(said) => {
                 said.iter().for_each(out::note);
                 work(&volume).await
             }
-            Err(StartError::Failed(why)) => Err(crate::members::cache_in_words(why)),
+            Err(StartError::Failed(why)) => Err(why),
             Err(_) => Err("it does not start".to_string()),
         };
         volume.cut();
         volume.off().await;
         let shut = devices.members().shut();
-        done.and_then(|done| shut.map(|()| done))
+        done.and_then(|done| shut.map(|()| done)).map_err(|why| told.told(why))
     };
     let ended = runtime.block_on(used);
     ended.map_err(|e| failed(format!("the devices do not answer: {e}")))?.map_err(failed)

@@ -169,7 +169,8 @@ fn try_run(arguments: &LiveArguments, source: &Source, build: impl Build) -> Res
         Source::Cache(path) => {
             let opened = members::cache_volume(&mut runtime, path, arguments.opening());
             let (volume, members) = opened.map_err(usage)?;
-            let code = let_run(runtime, volume, Some(path), arguments, build)?;
+            let ended = let_run(runtime, volume, Some(path), arguments, build);
+            let code = ended.map_err(|(why, code)| (members::cache_told(path, why), code))?;
             members.shut().map_err(failed)?;
             Ok(code)
         }

@@ -27,8 +27,9 @@ Reads the log from its checkpoint to its end, and with two copies each of them, 
 label of the backing. Nothing is changed: the devices are opened for reading only.
 Exit codes: 0, all is well; 1, the log is damaged, with --salvage too, or one of two
 copies is, or a superblock, or a device cannot be read, or the backing or a preset is not
-there, or the backing does not belong to the log as it is; 2, there is no such log, or it
-is in use, or a device is wrong.")]
+there, or the backing does not belong to the log as it is, or the description says other
+copies or partitions than the devices; 2, there is no such log, or it is in use, or a
+device is wrong.")]
 pub struct CheckArguments {
     /// The description of the log
     description: PathBuf,
@@ -139,6 +140,15 @@ pub fn check(arguments: &CheckArguments) -> u8 {
     }
 }
 
+/// The exit code of a log that is not opened. What a check looks for is whether all fits together:
+/// a description that says otherwise than the devices is a finding.
+fn check_code(error: &OpenError) -> u8 {
+    match error {
+        OpenError::Differs { .. } => out::FAILED,
+        error => open_code(error),
+    }
+}
+
 /// Why the volume over the backing would be refused.
 async fn label_fault(backing: &LogDevice<MemberLink>, log: &Log<MemberLink>) -> Option<String> {
     let checked = match BackingDescription::read(backing).await {
@@ -178,7 +188,7 @@ fn examine(path: &Path, salvage: bool) -> Result<Report, (String, u8)> {
             Err(OpenError::Damaged(damage)) if salvage => (open(true).await?, Some(damage)),
             opened => (opened, None),
         };
-        let (log, devices) = opened.map_err(|e| (in_words(&e), open_code(&e)))?;
+        let (log, devices) = opened.map_err(|e| (in_words(&e), check_code(&e)))?;
         let (mut count, mut bytes) = (0, 0);
         let failed = |e| (in_words(e), out::FAILED);
         let mut records = log.read(log.first()).map_err(failed)?;

@@ -25,8 +25,8 @@ Examples:
 Nothing is changed.
 Exit codes: 0, all that is named belongs to one log; 1, a device, the backing or a preset
 is not there or damaged, a device is lost or fails, the backing or a device is of another
-log or an older copy, or the description lacks a device; 2, there is no such log, or it
-is in use.")]
+log or an older copy, or the description lacks a device, or says other copies or partitions
+than the devices; 2, there is no such log, or it is in use.")]
 pub struct InspectArguments {
     /// The description of the log
     description: PathBuf,
@@ -130,7 +130,7 @@ fn look(path: &Path) -> Result<Vec<Device>, (String, u8)> {
         let name = description.latencies.iter().map(|path| path.display().to_string());
         Device::new(name.collect::<Vec<_>>().join(", "), Some(why))
     });
-    let path = path.to_path_buf();
+    let (path, expects) = (path.to_path_buf(), description.open_options().expects);
     let all = async move {
         let mut seen = Vec::new();
         for (name, member) in opened {
@@ -140,6 +140,7 @@ fn look(path: &Path) -> Result<Vec<Device>, (String, u8)> {
         let mut others = Vec::new();
         if let Some(log) = &log {
             others.extend(seen::judge(&path, &mut seen, log));
+            others.extend(seen::described_otherwise(&path, &seen, log, &expects));
         }
         if let Some((name, member)) = backing {
             let (label, failure) = seen::backing(&name, member, &seen, log.as_ref()).await;

@@ -204,6 +204,13 @@ impl CacheDescription {
         }
     }
 
+    /// An error of this cache in the words of the command line, with the paths of the devices.
+    pub fn told(&self, error: impl Display) -> String {
+        let text = cache_in_words(error);
+        let text = named(text, &["the flash device"], &self.flash);
+        named(text, &["the slow store", "the slow device"], &self.slow)
+    }
+
     /// The text of a description.
     ///
     /// # Errors
@@ -269,7 +276,7 @@ impl CacheDevices {
     /// Why there can be none, in a line.
     pub fn volume(&self, rt: &Rt, of: &CacheDescription) -> Result<Volume, String> {
         let (flash, slow) = (self.flash.clone(), self.slow.clone());
-        CacheVolume::new(rt, flash, slow, of.options()?).map_err(cache_in_words)
+        CacheVolume::new(rt, flash, slow, of.options()?).map_err(|e| of.told(e))
     }
 }
 
@@ -291,7 +298,7 @@ pub fn cache_volume(
     let made = volume.clone();
     let format = async move {
         members.power_on().await?;
-        made.format(false).await.map_err(cache_in_words)?;
+        made.format(false).await.map_err(|e| description.told(e))?;
         members.end().await?;
         Ok::<Members, String>(members)
     };
@@ -305,6 +312,28 @@ const WORDS: [(&str, &str); 3] = [
     ("open it with pages of", "set page_bytes in its description to"),
     ("or format the cache and lose", "or create the cache with --force and lose"),
 ];
+
+/// A text that calls a device by one of these words, with its path behind the first of them. "The
+/// flash device of its cache" may be another one.
+fn named(mut text: String, words: &[&str], path: &Path) -> String {
+    let path = format!(" {}", path.display());
+    let ends = |word: &&str| {
+        let mut at = text.match_indices(*word).map(|(at, word)| at + word.len());
+        at.find(|end| !text[*end..].starts_with(" of its"))
+    };
+    if let Some(end) = words.iter().find_map(ends).filter(|end| !text[*end..].starts_with(&path)) {
+        text.insert_str(end, &path);
+    }
+    text
+}
+
+/// An error of the cache that is described at this path.
+pub fn cache_told(path: &Path, error: impl Display) -> String {
+    match CacheDescription::read(path) {
+        Ok(description) => description.told(error),
+        Err(_) => cache_in_words(error),
+    }
+}
 
 /// An error of a cache in the words of the command line.
 pub fn cache_in_words(error: impl Display) -> String {
@@ -341,6 +370,22 @@ mod tests {
         for text in said {
             let told = cache_in_words(&text);
             assert!(told != text && !told.contains("`force`"), "{told}");
+        }
+    }
+
+    #[test]
+    fn errors_name_the_paths_of_their_devices() {
+        let text = "flash = \"/fast\"\nslow = \"/disk\"\n";
+        let description: CacheDescription = toml::from_str(text).expect("a description");
+        for (error, told) in [
+            (OpenError::NoCache, "the flash device /fast holds no cache"),
+            (OpenError::NeedsCache, "the slow store /disk lacks dirty pages that are on the flash device of"),
+            (OpenError::OtherStore, "the flash device /fast and the slow store /disk belong to"),
+            (OpenError::TooSmall { was: 2, is: 1 }, "the flash device /fast has 1 bytes"),
+        ] {
+            let text = description.told(error);
+            assert!(text.starts_with(told), "{text}");
+            assert_eq!(description.told(&text), text, "once is enough");
         }
     }
 }

@@ -502,6 +502,85 @@ fn a_cache_that_does_not_fit_any_more_is_refused_in_a_line() {
     assert!(bytes()[1] == whole[1] && bytes()[0][..] == whole[0][..4 << 20]);
 }
 
+/// Once `inspect` ended with 0.
+#[test]
+fn devices_that_are_not_one_cache_are_told() {
+    let (at, flash, slow) = made("pair", &[]);
+    let (_, other, _) = made("pair-other", &[]);
+    let text = std::fs::read_to_string(&at).expect("a description");
+    let one_fault = |why: &str| {
+        let out = cache("inspect", &[&at], 1).0;
+        assert_eq!(out.matches("fault: ").count(), 1, "{out}");
+        assert!(out.contains(why), "{out}");
+        let report = cache("inspect", &[&at, Path::new("--json")], 1).0;
+        let report: serde_json::Value = serde_json::from_str(&report).expect("JSON");
+        report["faults"].as_array().expect("a list").len()
+    };
+    assert!(!cache("inspect", &[&at], 0).0.contains("fault"));
+    // The flash device of another cache.
+    let name = |path: &Path| path.display().to_string();
+    std::fs::write(&at, text.replace(&name(&flash), &name(&other))).expect("written");
+    let why = format!("{} and the slow store {} belong to different", name(&other), name(&slow));
+    assert_eq!(one_fault(&why), 1);
+    // Another size of pages than the cache has.
+    std::fs::write(&at, text.replace("= 4096", "= 8192")).expect("written");
+    assert_eq!(one_fault("says page_bytes = 8192, and the cache has pages of 4096"), 1);
+    std::fs::write(&at, &text).expect("written");
+    // An older copy of the flash device.
+    let old = std::fs::read(&flash).expect("read");
+    for _ in 0..2 {
+        assert_eq!(serve(&at, &common::live::socket("pair.sock")).stop().0, Some(0));
+    }
+    assert!(!cache("inspect", &[&at], 0).0.contains("fault"));
+    std::fs::write(&flash, &old).expect("written");
+    assert_eq!(one_fault("is an older copy"), 1);
+    // What is too small is told as that, whatever is on it.
+    std::fs::write(&flash, &old[..8192]).expect("written");
+    let why = format!("the flash device {} has 8192 bytes", name(&flash));
+    assert_eq!(one_fault(&why), 0);
+    for (verb, code) in [("check", 2), ("scrub", 1), ("detach", 1)] {
+        let said = cache(verb, &[&at], code).1;
+        assert!(said.contains(&why) && said.contains("use a larger device"), "{verb}: {said}");
+        assert_eq!(said.lines().count(), 1, "{said}");
+    }
+    let command = tantalum(&["cache", "serve", "--unix", "never.sock"]).arg(&at).output();
+    let said = ends(&command.expect("it starts"), 1).1;
+    assert!(said.contains(&why), "{said}");
+}
+
+/// Pages that only another flash device has are told before they are lost, and not if there are none.
+#[test]
+fn a_new_cache_says_which_pages_are_lost_with_the_old_one() {
+    let (at, flash, slow) = made("given-up", &[]);
+    let new = flash.with_file_name("given-up.new");
+    std::fs::write(&new, vec![0; 8 << 20]).expect("a blank one");
+    let [of_flash, of_slow, force] = ["--flash", "--slow", "--force"].map(Path::new);
+    let again = file("given-up-2.toml", "");
+    std::fs::remove_file(&again).expect("it was there");
+    let create = |flash: &Path, more: &[&Path], code| {
+        cache("create", &[&[&*again, of_flash, flash, of_slow, &slow], more].concat(), code).1
+    };
+    let said = create(&flash, &[], 2);
+    assert!(said.contains("holds a cache") && !said.contains("are lost"), "{said}");
+    let serving = serve(&at, &common::live::socket("given-up.sock"));
+    drop(serving); // Killed: the slow device may lack pages.
+    let lost = format!("pages of {} may have their newest versions only on ", slow.display());
+    let elsewhere = format!("another flash device than {}: these are lost", new.display());
+    let said = create(&new, &[], 2);
+    assert!(said.contains("--force") && said.contains(&lost), "{said}");
+    assert!(said.contains(&elsewhere) && said.lines().count() == 1, "{said}");
+    let said = create(&flash, &[], 2);
+    assert!(said.contains(&format!("{lost}{}: these are lost", flash.display())), "{said}");
+    let said = create(&new, &[force], 0);
+    assert!(said.contains(&format!("note: {lost}")) && said.contains(&elsewhere), "{said}");
+    // The flash device of a cache whose slow device is another one.
+    let (_, other, _) = made("given-up-other", &[]);
+    assert!(create(&other, &[force], 0).contains("is the flash device of another cache"));
+    // A cache that was given up in good order.
+    cache("detach", &[&again], 0);
+    assert_eq!(create(&other, &[force], 0), "");
+}
+
 /// Standard output of `tantalum cache bench`, which ends well.
 fn benched(arguments: &[&str]) -> serde_json::Value {
     let arguments: Vec<&Path> = arguments.iter().map(Path::new).collect();

@@ -401,7 +401,7 @@ fn a_wrong_use_of_a_command_is_an_invalid_request() {
         for said in [
             serve(&wrong, &here),
             log("recover", &[&wrong], 2).1,
-            log("check", &[&wrong], 2).1,
+            log("check", &[&wrong], 1).1,
             log("replace", &[&wrong, lost, &gone, new, &new_device], 2).1,
         ] {
             let told = format!("was made with {key}, and its description says {value}");

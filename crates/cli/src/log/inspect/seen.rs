@@ -5,7 +5,8 @@ use crate::members::{Member, MemberLink, in_words, no_device, put_another};
 use std::path::Path;
 use tantalum_device::{BlockDevice, PowerCycle};
 use tantalum_log::{
-    BackingDescription, DeviceDescription, LabelDescription, LogDescription, LogDevice, OpenError,
+    BackingDescription, DeviceDescription, Expects, LabelDescription, LogDescription, LogDevice,
+    OpenError,
 };
 
 /// A device, as far as it can be read.
@@ -110,6 +111,20 @@ pub fn judge(path: &Path, seen: &mut [Seen], log: &LogDescription) -> Vec<Device
     let lacking = if others == 0 { &log.missing[..] } else { &[] };
     let device = |why: &OpenError| Device::new(path.display().to_string(), Some(in_words(why)));
     lacking.iter().map(device).collect()
+}
+
+/// Says that the log was made otherwise than it is described at `path`. Its devices say the same, so
+/// the first one is enough.
+pub fn described_otherwise(
+    path: &Path,
+    seen: &[Seen],
+    log: &LogDescription,
+    expects: &Expects,
+) -> Option<Device> {
+    let found = seen.iter().filter_map(|seen| Some((&*seen.name, seen.found.as_ref()?)));
+    let mut ours = found.filter(|(_, found)| found.log == log.log);
+    let differs = ours.find_map(|(name, found)| found.check(name, expects).err())?;
+    Some(Device::new(path.display().to_string(), Some(in_words(differs))))
 }
 
 /// What the label of the backing says, and what is wrong with it beside the log of these devices.
