@@ -12,6 +12,7 @@ use crate::members::{Files, in_words, make, open, runtime};
 use crate::{out, size, time};
 use clap::Args;
 use comfy_table::Table;
+use serde::Serialize;
 use std::path::PathBuf;
 use tantalum_device::{
     Block, BlockDevice, Data, DataMut, Durability, FileSettings, IoError, LatencyRow, Outlier,
@@ -27,6 +28,7 @@ Examples:
   tantalum log calibrate /mnt/stick -o stick.toml      a file on the drive of this folder
   tantalum log calibrate /dev/sdx --force -o sdx.toml  a device: what is on it is destroyed
   tantalum log bench --model ./stick.toml              the log on it, in virtual time
+  tantalum log calibrate /mnt/stick --json | jq -r .preset > stick.toml
 
 Reads, and writes that are durable before they end, in sequence and at random. The
 preset has the times of this device now; that it slows down for seconds at a time is
@@ -47,6 +49,9 @@ pub struct CalibrateArguments {
     /// Overwrite what the file or device holds, and a preset that is there
     #[arg(long)]
     force: bool,
+    /// Print the measurements and the preset as JSON (docs/json.md), and no table
+    #[arg(long)]
+    json: bool,
 }
 
 /// The least size of what is measured: sixteen of the largest commands.
@@ -134,10 +139,17 @@ fn try_calibrate(arguments: &CalibrateArguments) -> Result<u8, Failed> {
     let (measured, block) = ended.map_err(|e| failed(format!("{path}: {e}")))?;
     let preset = preset(&measured, block, whole.unwrap_or(span));
     let again = simulate(&preset, span, measured.iter().map(|m| m.took.len()).max())?;
-    eprintln!("{}", table(&measured, &again));
     let text = text(&preset).map_err(failed)?;
+    let code = match arguments.json {
+        true => out::json(&Report::new(path.to_string(), &text, &measured, &again)),
+        false => {
+            eprintln!("{}", table(&measured, &again));
+            out::OK
+        }
+    };
     Ok(match sink {
-        Some(sink) => sink.put(&text),
+        Some(sink) => code.max(sink.put(&text)),
+        None if arguments.json => code,
         None => out::bytes(text.as_bytes()),
     })
 }
@@ -318,6 +330,58 @@ fn simulate(
         measure(&rt, &device.device(), span, Nanos(length), |_| ()).await.map_err(failed)
     };
     runtime.block_on(work).map_err(|e| failed(format!("the preset stands still: {e}")))?
+}
+
+/// What was measured, as docs/json.md has it.
+#[derive(Serialize)]
+struct Report<'a> {
+    path: String,
+    /// The preset, as TOML.
+    preset: &'a str,
+    measurements: Vec<Measurement>,
+}
+
+/// The commands of one aim.
+#[derive(Serialize)]
+struct Measurement {
+    /// "read" or "write".
+    command: &'static str,
+    /// "sequential" or "random".
+    stream: StreamKind,
+    bytes: u32,
+    commands: usize,
+    /// Quantiles of the device.
+    measured: Quantiles,
+    /// The same of its preset, in virtual time.
+    preset: Quantiles,
+}
+
+#[derive(Serialize)]
+struct Quantiles {
+    p50_ns: u64,
+    p99_ns: u64,
+    p999_ns: u64,
+}
+
+impl Quantiles {
+    fn of(measured: &Measured) -> Quantiles {
+        let at = |share| quantile(&measured.took, share).0;
+        Quantiles { p50_ns: at(0.5), p99_ns: at(0.99), p999_ns: at(0.999) }
+    }
+}
+
+impl<'a> Report<'a> {
+    fn new(path: String, preset: &'a str, measured: &[Measured], again: &[Measured]) -> Self {
+        let each = |(m, a): (&Measured, &Measured)| Measurement {
+            command: m.aim.command(),
+            stream: m.aim.stream,
+            bytes: m.aim.bytes,
+            commands: m.took.len(),
+            measured: Quantiles::of(m),
+            preset: Quantiles::of(a),
+        };
+        Report { path, preset, measurements: measured.iter().zip(again).map(each).collect() }
+    }
 }
 
 /// Measured and simulated side by side.

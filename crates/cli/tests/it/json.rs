@@ -89,6 +89,15 @@ fn a_log() {
     let made = json(&[&create[..], &devices, &size].concat());
     is_documented("log create", &[made]);
     is_documented("log check", &[json(&["log", "check", text(&log)])]);
+    let folder = text(log.parent().expect("a folder"));
+    let words = ["log", "calibrate", folder, "--size", "2MiB", "--for", "10ms"];
+    let calibrated = json(&words);
+    is_documented("log calibrate", std::slice::from_ref(&calibrated));
+    let preset = calibrated["preset"].as_str().expect("text");
+    assert!(preset.contains("[[latency]]"), "{preset}");
+    let writes = |of: &&Value| of["command"] == "write" && of["stream"] == "sequential";
+    let measured = calibrated["measurements"].as_array().expect("a list");
+    assert_eq!(measured.iter().filter(writes).count(), 3, "{calibrated}");
     std::fs::write(&c, vec![0; 8 << 20]).expect("written");
     let replaced = json(&["log", "replace", text(&log), "--lost", text(&b), "--with", text(&c)]);
     is_documented("log replace", &[replaced]);
@@ -180,6 +189,7 @@ fn a_torture() {
         rounds: vec![round],
         left: None,
         failure: None,
+        storage_failed: false,
         interrupted: false,
     };
     let document: Value = serde_json::from_str(&report.to_json()).expect("it is JSON");
