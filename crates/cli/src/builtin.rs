@@ -117,7 +117,9 @@ pub fn list_with_times(of: &str, what: &str, all: &[BuiltIn]) -> String {
 
 /// How to begin a file of one's own.
 pub fn own(of: &str) -> String {
-    format!("\nOne of your own: `tantalum {of} --init FILE` writes a commented one to start from.\n")
+    format!(
+        "\nOne of your own: `tantalum {of} --init FILE` writes a commented one to start from.\n"
+    )
 }
 
 #[cfg(test)]

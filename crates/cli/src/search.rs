@@ -214,7 +214,9 @@ fn prepare(arguments: &SearchArguments) -> Result<(Experiment, Search), String> 
         });
     };
     let (Some(recovery), Some(slowdown)) = (arguments.recovery_max, arguments.slowdown_max) else {
-        return Err("give both limits: --recovery-max, as in 1s, and --slowdown-max, as in 5%".into());
+        return Err(
+            "give both limits: --recovery-max, as in 1s, and --slowdown-max, as in 5%".into()
+        );
     };
     let limits = Limits { recovery, slowdown };
     let effort = Effort { cuts: arguments.cuts, measured: arguments.load, all: arguments.all };

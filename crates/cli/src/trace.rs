@@ -119,8 +119,8 @@ fn read(arguments: &InfoArguments) -> Result<Info, String> {
         return summarise("standard input", stdin().lock(), &options);
     }
     #[allow(clippy::disallowed_methods, reason = "the edge: the file that the user names")]
-    let file = std::fs::File::open(path)
-        .map_err(|e| input::unreadable("the trace", path, &e, RECORDS))?;
+    let file =
+        std::fs::File::open(path).map_err(|e| input::unreadable("the trace", path, &e, RECORDS))?;
     summarise(&path.display().to_string(), BufReader::with_capacity(1 << 18, file), &options)
 }
 

@@ -379,7 +379,10 @@ mod tests {
         let description: CacheDescription = toml::from_str(text).expect("a description");
         for (error, told) in [
             (OpenError::NoCache, "the flash device /fast holds no cache"),
-            (OpenError::NeedsCache, "the slow store /disk lacks dirty pages that are on the flash device of"),
+            (
+                OpenError::NeedsCache,
+                "the slow store /disk lacks dirty pages that are on the flash device of",
+            ),
             (OpenError::OtherStore, "the flash device /fast and the slow store /disk belong to"),
             (OpenError::TooSmall { was: 2, is: 1 }, "the flash device /fast has 1 bytes"),
         ] {

@@ -65,7 +65,8 @@ pub fn model_of(name: &str) -> Result<Model, String> {
 /// What is wrong with it, in a line with its place.
 pub fn read_preset(path: &Path) -> Result<SampledModel, String> {
     let name = path.display();
-    let advice = format!("`tantalum log calibrate FOLDER -o {name}` measures a drive and writes one");
+    let advice =
+        format!("`tantalum log calibrate FOLDER -o {name}` measures a drive and writes one");
     let text = input::text("the preset", path, advice)?;
     let preset: SampledModel = parse::read(&text).map_err(|e| match e.line {
         Some(line) => format!("{name}:{line}: {}", e.what),

@@ -75,7 +75,10 @@ fn what_makes_no_sense_is_one_line() {
         (vec!["--batch", "0"], "batches of 0 pages"),
         (vec!["--dirty", "101"], "101 %"),
         (vec!["--size", "5000000000"], "too large"),
-        (vec!["no-such-file"], "cannot read the trace no-such-file: there is no such file: name a recorded trace"),
+        (
+            vec!["no-such-file"],
+            "cannot read the trace no-such-file: there is no such file: name a recorded trace",
+        ),
         (vec![empty.to_str().unwrap()], "empty"),
         (vec![flushes.to_str().unwrap()], "no reads and no writes"),
         (vec![misspelt.to_str().unwrap()], "line 4"),

@@ -94,7 +94,10 @@ fn mistakes_end_in_2_and_are_named() {
         (&["run", &fine, "--json", &fine], "--json and EXPERIMENT are both"),
         (&["compare", &fine, &one, "--html", &one], "--html and B are both"),
         (&["crash", &fine, "--json", &fine], "--json and EXPERIMENT are both"),
-        (&["run", "nowhere.toml"], "cannot read the experiment file nowhere.toml: there is no such file: "),
+        (
+            &["run", "nowhere.toml"],
+            "cannot read the experiment file nowhere.toml: there is no such file: ",
+        ),
         (&["run", &key], "unknown key \"cutz\"; did you mean \"cuts\"?"),
         (&["run", &design], "unknown design \"durasdd\"; did you mean \"durassd\"?"),
         (&["run", &small], "raise space.over_provisioning or geometry.blocks"),

@@ -155,7 +155,10 @@ fn invalid_arguments_are_refused() {
     for (arguments, what) in [
         (vec!["--design", "durasd"], "durassd"),
         (vec!["--design", "disk-15k"], "is a magnetic disk"),
-        (vec!["--design", "nowhere.toml"], "cannot read the design nowhere.toml: there is no such file: name a file"),
+        (
+            vec!["--design", "nowhere.toml"],
+            "cannot read the design nowhere.toml: there is no such file: name a file",
+        ),
         (vec!["--capacity", "lots"], "8GiB"),
         (vec!["--capacity", "8 parsec"], "is no unit"),
         (vec!["--capacity", "4000000T"], "no drive of its kind"),

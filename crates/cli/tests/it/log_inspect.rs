@@ -124,15 +124,16 @@ fn devices_that_are_not_one_log_are_told() {
 fn a_description_that_says_otherwise_than_the_devices_is_told() {
     let (at, _) = made("otherwise", "2", false);
     let text = std::fs::read_to_string(&at).expect("text");
-    for (made, said) in
-        [("copies = 2", "copies = 1"), ("partitions = 1", "partitions = 2")]
-    {
+    for (made, said) in [("copies = 2", "copies = 1"), ("partitions = 1", "partitions = 2")] {
         let wrong = text.replace(made, said);
         assert_ne!(wrong, text);
         std::fs::write(&at, wrong).expect("written");
         let told = format!("was made with {made}, and its description says {said}: set it to");
         let (out, err) = log("inspect", &[&at], 1);
-        assert_eq!(out.lines().filter(|l| l.starts_with("fault: ") && l.contains(&told)).count(), 1);
+        assert_eq!(
+            out.lines().filter(|l| l.starts_with("fault: ") && l.contains(&told)).count(),
+            1
+        );
         assert!(err.contains("1 fault, listed above"), "{out} {err}");
         let (out, err) = log("check", &[&at], 1);
         assert!(err.contains(&told) && err.lines().count() == 1 && out.is_empty(), "{out} {err}");

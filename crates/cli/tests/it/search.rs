@@ -72,7 +72,10 @@ fn keys_of_the_file_that_would_change_it_are_named() {
 fn jobs_are_built_in_and_one_can_be_started_from() {
     let (list, _) = ends(&search(&[]), 0);
     assert!(list.contains("\n  spartan ") && list.contains("jesd219-mix, linkbench-mix"), "{list}");
-    assert!(!list.contains("\n  first ") && list.contains("`tantalum search --init FILE`"), "{list}");
+    assert!(
+        !list.contains("\n  first ") && list.contains("`tantalum search --init FILE`"),
+        "{list}"
+    );
     let own = file("search-own.toml", "");
     std::fs::remove_file(&own).expect("it was there");
     let own = own.to_str().expect("its name is text");

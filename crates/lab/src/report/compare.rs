@@ -170,9 +170,7 @@ impl RowPair {
         let pair = self.pairs.get(measure).and_then(|pair| pair.a.zip(pair.b));
         let Some((a, b)) = pair else { return Difference::Chance };
         let (differs, then) = match self.spreads.get(measure) {
-            Some([Some(one), Some(two)]) => {
-                (one[1] < two[0] || two[1] < one[0], Difference::Real)
-            }
+            Some([Some(one), Some(two)]) => (one[1] < two[0] || two[1] < one[0], Difference::Real),
             _ => ((a - b).abs() > a.abs() * SMALL_PERCENT / 100.0, Difference::Unknown),
         };
         if differs { then } else { Difference::Chance }
