@@ -6,7 +6,7 @@ use clap::Args;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use tantalum_device::{LiveBox, PowerCycle, StartError};
-use tantalum_log::{Log, Lsn, OpenError, OpenOptions, VolumeError};
+use tantalum_log::{Log, Lsn, OpenOptions, VolumeError};
 use tantalum_nand::Opening;
 use tantalum_rt::Nanos;
 

@@ -532,7 +532,7 @@ fn devices_that_are_not_one_cache_are_told() {
     // An older copy of the flash device.
     let old = std::fs::read(&flash).expect("read");
     for _ in 0..2 {
-        assert_eq!(serve(&at, &common::live::socket("pair.sock")).stop().0, Some(0));
+        assert_eq!(serve(&at, &crate::common::live::socket("pair.sock")).stop().0, Some(0));
     }
     assert!(!cache("inspect", &[&at], 0).0.contains("fault"));
     std::fs::write(&flash, &old).expect("written");
@@ -565,7 +565,7 @@ fn a_new_cache_says_which_pages_are_lost_with_the_old_one() {
     };
     let said = create(&flash, &[], 2);
     assert!(said.contains("holds a cache") && !said.contains("are lost"), "{said}");
-    let serving = serve(&at, &common::live::socket("given-up.sock"));
+    let serving = serve(&at, &crate::common::live::socket("given-up.sock"));
     drop(serving); // Killed: the slow device may lack pages.
     let lost = format!("pages of {} may have their newest versions only on ", slow.display());
     let elsewhere = format!("another flash device than {}: these are lost", new.display());

@@ -42,7 +42,8 @@ impl Plan {
 
     /// Whether it is not known yet that the lane's write, which is so old, is slow.
     fn has_become_slow(&self, lane: &Lane, age: Nanos) -> bool {
-        lane.busy.as_ref().is_some_and(may_become_slow) && self.slow_after(lane).is_some_and(|after| age >= after)
+        lane.busy.as_ref().is_some_and(may_become_slow)
+            && self.slow_after(lane).is_some_and(|after| age >= after)
     }
 
     /// A write ends. If it was slow, and nobody looked while it was, it counts all the same.
