@@ -1,8 +1,11 @@
 //! Runs of consecutive pages in a stream of page numbers, several of them interleaved.
 //!
-//! 1. A page that follows the last page of a known run makes it longer. Any other page begins a
-//!    run of one, in the place of the run that has not grown for the longest time.
-//! 2. [`RUNS`] runs are known, whatever the stream.
+//! 1. A page that follows the last page of a known run makes it longer, of several the longest one.
+//! 2. The last page of a known run, which comes again, changes nothing: a page that is read in parts
+//!    comes several times, and so does one that waits for room.
+//! 3. Any other page begins a run of one, in the place of the run that has not grown for the longest
+//!    time.
+//! 4. [`RUNS`] runs are known, whatever the stream.
 
 use super::page::PageId;
 
@@ -17,7 +20,7 @@ struct Run {
 }
 
 /// See the module.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct Runs {
     runs: [Run; RUNS],
     now: u64,
@@ -27,21 +30,64 @@ impl Runs {
     /// Takes the next page; returns the length of its run, with itself.
     pub fn take(&mut self, page: PageId) -> u64 {
         self.now += 1;
-        let known = self.runs.iter().position(|r| r.length > 0 && r.next == page.0);
+        let behind = page.0.wrapping_add(1);
+        let known = self.longest(page.0);
+        if known.is_none()
+            && let Some(again) = self.longest(behind)
+        {
+            return self.runs[again].length;
+        }
         let at = known.unwrap_or_else(|| {
             let oldest = (0..RUNS).min_by_key(|&i| self.runs[i].grown).unwrap_or(0);
             self.runs[oldest].length = 0;
             oldest
         });
         let run = &mut self.runs[at];
-        *run = Run { next: page.0.wrapping_add(1), length: run.length + 1, grown: self.now };
+        *run = Run { next: behind, length: run.length + 1, grown: self.now };
         run.length
+    }
+
+    /// The longest run that this page would follow, of equal ones that which grew last.
+    fn longest(&self, page: u64) -> Option<usize> {
+        let known = (0..RUNS).filter(|&i| self.runs[i].length > 0 && self.runs[i].next == page);
+        known.max_by_key(|&i| (self.runs[i].length, self.runs[i].grown))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// Against a list of runs, each its last page and its length, that which grew last first.
+        #[test]
+        fn those_are_known_that_grew_last(pages in proptest::collection::vec(0..60u64, 1..500)) {
+            let mut runs = Runs::default();
+            let mut model: Vec<(u64, u64)> = Vec::new();
+            for page in pages {
+                let best = |model: &[(u64, u64)], last: Option<u64>| {
+                    let ends = model.iter().enumerate().filter(|(_, run)| Some(run.0) == last);
+                    ends.rev().max_by_key(|(_, run)| run.1).map(|(at, _)| at)
+                };
+                let before = best(&model, page.checked_sub(1));
+                let expected = match (before, best(&model, Some(page))) {
+                    (Some(at), _) => {
+                        let (_, length) = model.remove(at);
+                        model.insert(0, (page, length + 1));
+                        length + 1
+                    }
+                    (None, Some(again)) => model[again].1,
+                    (None, None) => {
+                        model.insert(0, (page, 1));
+                        model.truncate(RUNS);
+                        1
+                    }
+                };
+                prop_assert_eq!(runs.take(PageId(page)), expected, "page {}", page);
+            }
+        }
+    }
 
     #[test]
     fn interleaved_runs_are_told_apart() {
@@ -50,6 +96,26 @@ mod tests {
             assert_eq!(runs.take(PageId(1000 + i)), i + 1);
             assert_eq!(runs.take(PageId(5000 + i)), i + 1);
             assert_eq!(runs.take(PageId(i * 7919 % 1000)), 1);
+        }
+    }
+
+    /// Halves of pages, and pages that wait for room.
+    #[test]
+    fn a_page_that_comes_again_does_not_begin_a_run() {
+        let mut runs = Runs::default();
+        for i in 0..50 {
+            assert_eq!([(); 3].map(|()| runs.take(PageId(i))), [i + 1; 3]);
+        }
+        assert_eq!(runs.take(PageId(7)), 1, "within a run that is known");
+    }
+
+    /// A page just before a scan makes no second, short run of what the scan reads.
+    #[test]
+    fn of_two_runs_that_meet_the_longer_one_goes_on() {
+        let mut runs = Runs::default();
+        runs.take(PageId(49));
+        for i in 0..100 {
+            assert_eq!(runs.take(PageId(i)), i + 1);
         }
     }
 
