@@ -118,6 +118,8 @@ pub struct Config {
     pub mode: Mode,
     /// Which pages mvFIFO and GSC admit.
     pub admit: Admit,
+    /// Whether a newer version inherits the reference mark of the one before (mvFIFO, GSC).
+    pub inherits: bool,
     /// The threshold of LC's cleaner in per cent of the frames.
     pub dirty_percent: u8,
     /// Protection from scans: a clean page does not enter if it makes a run of consecutive pages
@@ -126,8 +128,8 @@ pub struct Config {
 }
 
 impl Config {
-    /// A policy with usual options: batches of 64, write-back, all pages enter, LC cleans above
-    /// 90 %, no protection from scans.
+    /// A policy with usual options: batches of 64, write-back, all pages enter, marks are inherited,
+    /// LC cleans above 90 %, no protection from scans.
     pub fn new(kind: Kind, frames: u32, page_bytes: u32) -> Config {
         Config {
             kind,
@@ -136,6 +138,7 @@ impl Config {
             batch: 64,
             mode: Mode::Back,
             admit: Admit::Mixed,
+            inherits: true,
             dirty_percent: 90,
             scan: None,
         }
@@ -205,7 +208,8 @@ impl Config {
         let (frames, mode) = (self.frames as usize, self.mode);
         let ring = |second_chance| {
             let batches = self.frames / self.batch;
-            MvFifo::new(batches, self.batch, page, second_chance, mode, self.admit)
+            let made = MvFifo::new(batches, self.batch, page, second_chance, mode, self.admit);
+            made.inheriting(self.inherits)
         };
         let bcache = |lru| {
             let pages = self.bucket_pages();

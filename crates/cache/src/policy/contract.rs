@@ -2,6 +2,7 @@
 
 use super::page::{Lsn, PageId, Version};
 use super::work::Work;
+use std::ops::Range;
 
 /// When dirty pages reach the slow store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -110,6 +111,11 @@ pub trait Policy {
     /// A page does not exist any more (truncate, drop): no version of it is ever a hit or written
     /// to the slow store again.
     fn forget(&mut self, page: PageId, work: &mut Work);
+
+    /// The same of pages side by side, of which there may be many more than the cache has.
+    fn forget_range(&mut self, pages: Range<u64>, work: &mut Work) {
+        pages.for_each(|page| self.forget(PageId(page), work));
+    }
 
     /// Writes to flash what waits in memory for its batch to be full.
     fn flush(&mut self, work: &mut Work);

@@ -9,22 +9,46 @@
 //! 1. Nothing of the cache depends on its ghosts.
 //! 2. **Bounded**: three times the cache's frames divided by `n`.
 //! 3. A page is in the sample always or never, whatever the order of events.
+//! 4. A frame that stays empty is one of a page that nobody asks for.
 
 use super::config::{Config, ConfigError, Kind};
 use super::contract::{Access, Exit, NoPull, Policy};
 use super::guarded::Guard;
 use super::page::{Lsn, PageId};
 use super::work::Work;
+use std::ops::Range;
 
 /// See the module.
 pub struct Ghosts {
     caches: [Box<dyn Policy>; 2],
-    hits: [u64; 2],
-    fetches: u64,
+    counts: GhostCounts,
     one_in: u64,
+    /// Empty frames of the cache that are no whole one of the ghosts.
+    empty: u64,
+    /// Empty frames of the ghosts so far.
+    blanks: u64,
     on_exit: bool,
     guard: Option<Guard>,
     work: Work,
+}
+
+/// What the ghosts counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GhostCounts {
+    /// Fetches of pages in the sample.
+    pub fetches: u64,
+    /// Of these, hits with the cache's size.
+    pub hits: u64,
+    /// Of these, hits with twice its size.
+    pub twice_hits: u64,
+}
+
+impl GhostCounts {
+    /// The hit rates.
+    pub fn estimate(&self) -> Estimate {
+        let share = |hits: u64| hits as f64 / self.fetches.max(1) as f64;
+        Estimate { now: share(self.hits), twice: share(self.twice_hits) }
+    }
 }
 
 /// What the ghosts say: shares of the fetches in the sample that were hits.
@@ -43,25 +67,43 @@ impl Estimate {
     }
 }
 
+/// So many pages are forgotten one by one.
+const FEW: u64 = 1024;
+/// Pages that nobody asks for have the highest numbers, more than a cache has frames.
+const BLANKS: u64 = 1 << 31;
+
 impl Ghosts {
     /// Ghosts of a cache, of one in so many pages.
     ///
     /// # Errors
     /// The miniature caches are too small for the policy.
     pub fn new(config: &Config, one_in: u32) -> Result<Ghosts, ConfigError> {
+        let frames = u64::from(config.usable_frames());
+        Ghosts::of_sizes(config, [frames, 2 * frames], one_in)
+    }
+
+    /// The same, of a cache that has so many frames now, and would have so many with twice its size.
+    ///
+    /// # Errors
+    /// As [`Ghosts::new`].
+    pub(crate) fn of_sizes(
+        config: &Config,
+        frames: [u64; 2],
+        one_in: u32,
+    ) -> Result<Ghosts, ConfigError> {
         let one_in = one_in.max(1);
-        let mini = |times: u32| {
+        let mini = |frames: u64| {
             let least = if config.kind == Kind::Gsc { 2 } else { 1 };
-            let frames = u64::from(config.usable_frames()) * u64::from(times) / u64::from(one_in);
-            let frames = u32::try_from(frames).unwrap_or(u32::MAX);
+            let frames = u32::try_from(frames / u64::from(one_in)).unwrap_or(u32::MAX);
             let batch = (config.batch / one_in).max(least);
             Config { frames, batch, scan: None, ..config.clone() }.build()
         };
         Ok(Ghosts {
-            caches: [mini(1)?, mini(2)?],
-            hits: [0; 2],
-            fetches: 0,
+            caches: [mini(frames[0])?, mini(frames[1])?],
+            counts: GhostCounts::default(),
             one_in: u64::from(one_in),
+            empty: 0,
+            blanks: 0,
             on_exit: config.kind.is_on_exit(),
             guard: config.scan.map(Guard::new),
             work: Work::new(),
@@ -79,8 +121,9 @@ impl Ghosts {
         if !self.is_sampled(access.page) {
             return;
         }
-        self.fetches += 1;
-        for (cache, hits) in self.caches.iter_mut().zip(&mut self.hits) {
+        let GhostCounts { fetches, hits, twice_hits } = &mut self.counts;
+        *fetches += 1;
+        for (cache, hits) in self.caches.iter_mut().zip([hits, twice_hits]) {
             match cache.fetch(access, &mut self.work) {
                 Some(_) => *hits += 1,
                 None if admitted => cache.fetched(access, lsn, &mut self.work),
@@ -95,12 +138,26 @@ impl Ghosts {
         let clean = !exit.dirty && !exit.fdirty;
         let admitted =
             !clean || !self.on_exit || self.guard.as_mut().is_none_or(|g| g.admits(exit.page));
-        if !self.is_sampled(exit.page) || !admitted {
-            return;
+        if self.is_sampled(exit.page) && admitted {
+            self.put(exit);
         }
+    }
+
+    fn put(&mut self, exit: Exit) {
         for cache in &mut self.caches {
             cache.evict(exit, &mut NoPull, &mut self.work);
             end(&mut self.work, cache.as_mut());
+        }
+    }
+
+    /// So many frames of the cache stay empty: a batch was written before it was full (4).
+    pub(crate) fn skip(&mut self, frames: u64) {
+        self.empty += frames;
+        while self.empty >= self.one_in {
+            self.empty -= self.one_in;
+            let page = PageId(u64::MAX - self.blanks % BLANKS);
+            self.blanks += 1;
+            self.put(Exit { page, client: 0, lsn: Lsn(0), dirty: false, fdirty: false });
         }
     }
 
@@ -114,15 +171,30 @@ impl Ghosts {
         }
     }
 
-    /// What was found since the start, or since [`Ghosts::restart`].
+    /// Pages do not exist any more.
+    pub(crate) fn forget_range(&mut self, pages: Range<u64>) {
+        if pages.end.saturating_sub(pages.start) <= FEW {
+            return pages.for_each(|page| self.forget(PageId(page)));
+        }
+        for cache in &mut self.caches {
+            cache.forget_range(pages.clone(), &mut self.work);
+            end(&mut self.work, cache.as_mut());
+        }
+    }
+
+    /// What was counted since the start, or since [`Ghosts::restart`].
+    pub fn counts(&self) -> GhostCounts {
+        self.counts
+    }
+
+    /// What was found since then.
     pub fn estimate(&self) -> Estimate {
-        let share = |hits: u64| hits as f64 / self.fetches.max(1) as f64;
-        Estimate { now: share(self.hits[0]), twice: share(self.hits[1]) }
+        self.counts.estimate()
     }
 
     /// Counts from zero; the ghosts stay.
     pub fn restart(&mut self) {
-        (self.hits, self.fetches) = ([0; 2], 0);
+        self.counts = GhostCounts::default();
     }
 }
 

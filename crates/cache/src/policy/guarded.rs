@@ -2,6 +2,7 @@
 //!
 //! 1. Clean pages that would enter (read from the slow store, or leaving RAM clean) are looked at as
 //!    one stream. A page that makes a run of consecutive pages longer than the bound does not enter.
+//!    Those that are cached count, too: a scan passes them.
 //! 2. Dirty pages always enter: a scan does not write.
 //! 3. Nothing that is cached is touched: a version that is not admitted leaves an older copy only if
 //!    that is as new.
@@ -10,9 +11,11 @@ use super::contract::{Access, Exit, Hit, Occupancy, Policy, Pull};
 use super::page::{Lsn, PageId, Version};
 use super::runs::Runs;
 use super::work::Work;
+use std::ops::Range;
 
 /// The rule by itself.
-pub(super) struct Guard {
+#[derive(Clone)]
+pub(crate) struct Guard {
     runs: Runs,
     longest: u64,
 }
@@ -26,6 +29,13 @@ impl Guard {
     /// Whether a clean page may enter.
     pub fn admits(&mut self, page: PageId) -> bool {
         self.runs.take(page) <= self.longest
+    }
+
+    /// Clean pages side by side, one after the other. Those that may enter are the first ones, since
+    /// each makes the run of the one before longer. Returns where they end.
+    pub fn admits_of(&mut self, pages: Range<u64>) -> u64 {
+        let first = pages.start;
+        first + pages.filter(|page| self.admits(PageId(*page))).count() as u64
     }
 }
 

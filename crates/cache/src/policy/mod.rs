@@ -45,6 +45,7 @@ mod work;
 
 pub use config::{Config, ConfigError, Kind};
 pub use contract::{Access, Admit, Exit, Hit, Mode, NoPull, Occupancy, Policy, Pull};
-pub use ghosts::{Estimate, Ghosts};
+pub use ghosts::{Estimate, GhostCounts, Ghosts};
+pub(crate) use guarded::Guard;
 pub use page::{Lsn, PageId, Version};
 pub use work::{Op, Source, Work};

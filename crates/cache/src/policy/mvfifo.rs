@@ -3,7 +3,8 @@
 //!
 //! 1. **Enter.** A page that leaves RAM enters at the rear if it is newer than its flash copy, or if
 //!    there is none; its older version becomes invalid in memory, without a write. Any other page is
-//!    dropped. A newer version inherits the reference mark: it is of the page.
+//!    dropped. A newer version inherits the reference mark: it is of the page (unless the
+//!    configuration says otherwise).
 //! 2. **Leave.** When the last batch was written and the next version comes, the front batch leaves:
 //!    valid dirty versions go to the slow store, the others are dropped.
 //! 3. **Second chance.** With it, valid versions that were referenced since they entered go to the
@@ -20,6 +21,7 @@ use super::contract::{Access, Admit, Exit, Hit, Mode, Occupancy, Policy, Pull};
 use super::page::{Lsn, PageId, Version};
 use super::ring::{Batch, ENTRY, Entry, Ring};
 use super::work::{Source, Work};
+use std::ops::Range;
 
 /// Entries of a segment.
 const SEGMENT: u64 = 64_000;
@@ -32,6 +34,7 @@ pub(super) struct MvFifo {
     second_chance: bool,
     mode: Mode,
     admit: Admit,
+    inherits: bool,
     leaving: Vec<(u32, Entry)>,
     /// Entries written since the last segment.
     unsaved: u64,
@@ -56,11 +59,17 @@ impl MvFifo {
             second_chance,
             mode,
             admit,
+            inherits: true,
             leaving: Vec::with_capacity(batch as usize),
             unsaved: 0,
             segment: 0,
             segments: (u64::from(batches) * u64::from(batch)).div_ceil(SEGMENT) + 2,
         }
+    }
+
+    /// The same; newer versions inherit the reference mark or do not.
+    pub fn inheriting(self, inherits: bool) -> MvFifo {
+        MvFifo { inherits, ..self }
     }
 
     /// Decides about a page that leaves RAM: its entry, if it enters (1).
@@ -78,7 +87,7 @@ impl MvFifo {
             work.slow_write(version, Source::Ram);
         }
         self.ring.invalidate(exit.page);
-        let referenced = held.is_some_and(|held| held.referenced);
+        let referenced = self.inherits && held.is_some_and(|held| held.referenced);
         let admitted = match self.admit {
             Admit::Mixed => true,
             Admit::Clean => !exit.dirty,
@@ -186,6 +195,11 @@ impl Policy for MvFifo {
 
     fn forget(&mut self, page: PageId, _: &mut Work) {
         self.ring.invalidate(page);
+    }
+
+    fn forget_range(&mut self, pages: Range<u64>, _: &mut Work) {
+        let held = self.ring.pages_in(&pages);
+        held.into_iter().for_each(|page| self.ring.invalidate(page));
     }
 
     fn flush(&mut self, work: &mut Work) {

@@ -11,6 +11,7 @@
 
 use super::page::{PageId, Version};
 use rustc_hash::FxHashMap;
+use std::ops::Range;
 
 /// Bytes of an entry in descriptors and segments.
 pub(super) const ENTRY: u64 = 32;
@@ -113,6 +114,11 @@ impl Ring {
 
     pub fn find(&self, page: PageId) -> Option<u32> {
         self.table.get(&page).copied()
+    }
+
+    /// The pages among these that have a valid version.
+    pub fn pages_in(&self, pages: &Range<u64>) -> Vec<PageId> {
+        self.table.keys().filter(|page| pages.contains(&page.0)).copied().collect()
     }
 
     pub fn entry(&self, frame: u32) -> Entry {
