@@ -11,6 +11,7 @@ use crate::flash::scrub::Scrubbed;
 use crate::flash::slow::SlowStore;
 use crate::flash::stats::CacheStats;
 use crate::flash::{create, describe, open};
+use crate::policy::Ghosts;
 use std::ops::Range;
 use std::rc::Rc;
 use tantalum_device::BlockDevice;
@@ -315,7 +316,8 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> FlashCache<F, S> {
         let layout = self.core.medium.layout();
         let frames = u64::from(layout.batches) * u64::from(layout.frames);
         let used = state.index.frames();
-        CacheStats { pages, dirty, used, frames, ..state.stats }
+        let ghosts = state.ghosts.as_ref().map(Ghosts::counts);
+        CacheStats { pages, dirty, used, frames, ghosts, ..state.stats }
     }
 
     /// The page that the slow store refuses at present, if there is one, and its error.

@@ -24,6 +24,7 @@ use crate::flash::pending::Pending;
 use crate::flash::ring::Ring;
 use crate::flash::slow::SlowStore;
 use crate::flash::stats::CacheStats;
+use crate::policy::{Ghosts, Guard};
 use rustc_hash::FxHashSet;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -83,6 +84,9 @@ pub(crate) struct State {
     pub flushes: Flushes,
     pub stopped: Option<String>,
     pub stats: CacheStats,
+    /// What keeps scans out.
+    pub guard: Option<Guard>,
+    pub ghosts: Option<Ghosts>,
 }
 
 /// Who the cache is, and what its superblock and label say.
@@ -186,6 +190,8 @@ impl<F: BlockDevice, S: SlowStore> Core<F, S> {
         let mut sealed = false;
         while self.is_due(state) && state.ring.may_seal() {
             let batch = state.ring.open();
+            let empty = self.frames_free(state);
+            state.ghosts_skip(empty);
             let open = std::mem::take(&mut state.open);
             let full = Sealed { bytes: Rc::new(open.bytes), pulled: open.pulled };
             state.sealed.insert(batch, full);

@@ -10,6 +10,9 @@
 //! 4. **Forgotten.** A tombstone is durable before [`Core::forget`] ends, whether or not the cache
 //!    knows the page: a restart might find an older version of it. No write of the page to the slow
 //!    store is under way then, and none begins.
+//! 5. **Scans.** A clean page of a scan is let go. Nothing that is cached is touched. If the ring still
+//!    has an older version of the page, it has the newest one behind it: versions leave flash in the
+//!    order in which they came. So no restart takes the older one for the newest.
 
 use crate::flash::core::{Core, State, frame_of};
 use crate::flash::error::CacheError;
@@ -19,6 +22,7 @@ use crate::flash::index::Place;
 use crate::flash::slow::SlowStore;
 use crate::flash::stats::CacheStats;
 use crate::planted::planted;
+use crate::policy::{Guard, PageId};
 use std::ops::Range;
 use std::rc::Rc;
 use tantalum_device::BlockDevice;
@@ -100,9 +104,36 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> Core<F, S> {
         dirty: bool,
         lsn: u64,
     ) -> Result<Option<Staged>, CacheError> {
+        self.stage_if(|| self.admits(page), page, data, dirty, lsn)
+    }
+
+    /// Whether a clean page that leaves RAM may enter (5).
+    fn admits(&self, page: u64) -> bool {
+        let guard = &mut self.state.borrow_mut().guard;
+        guard.as_mut().is_none_or(|guard| guard.admits(PageId(page)))
+    }
+
+    /// The same of pages side by side, which leave one after the other. Returns where those end that
+    /// may enter.
+    pub fn admits_of(&self, pages: Range<u64>) -> u64 {
+        let end = pages.end;
+        let guard = &mut self.state.borrow_mut().guard;
+        guard.as_mut().map_or(end, |guard| guard.admits_of(pages))
+    }
+
+    /// As [`Core::stage`]; whether the page may enter if it is clean is for the caller to say.
+    pub fn stage_if(
+        &self,
+        admits: impl FnOnce() -> bool,
+        page: u64,
+        data: &[u8],
+        dirty: bool,
+        lsn: u64,
+    ) -> Result<Option<Staged>, CacheError> {
         self.check_page(page, data.len())?;
         self.check_open()?;
         self.check_log(page, dirty, lsn)?;
+        let admitted = dirty || admits();
         let note = |s: &mut CacheStats, dropped: bool| {
             s.evictions += 1;
             s.dirty_evictions += u64::from(dirty);
@@ -113,12 +144,22 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> Core<F, S> {
         match found {
             Some((place, _)) if !dirty || planted!(FdirtyForgotten) => {
                 self.count(|s| note(s, true));
+                if admitted {
+                    self.ghost_exit(page, dirty);
+                }
                 return Ok(staged(Some(place), false));
             }
             Some((_, frame)) if frame.lsn > lsn => {
                 return Err(CacheError::Older { page, lsn, newer: frame.lsn });
             }
             _ => {}
+        }
+        if !admitted {
+            self.count(|s| {
+                note(s, true);
+                s.kept_out += 1;
+            });
+            return Ok(staged(None, false));
         }
         if !dirty && self.state.borrow().refused.is_some() {
             // What is on the slow store needs no room that dirty pages wait for.
@@ -129,6 +170,7 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> Core<F, S> {
             return Ok(None);
         }
         self.count(|s| note(s, false));
+        self.ghost_exit(page, dirty);
         let place = self.enter(frame_of(page, lsn, data, dirty), data);
         Ok(staged(Some(place), dirty))
     }
@@ -148,6 +190,7 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> Core<F, S> {
         for (page, data) in pages {
             let found = self.state.borrow().index.find(*page);
             let lsn = found.map_or(0, |(_, frame)| frame.lsn);
+            self.ghost_exit(*page, true);
             self.put(frame_of(*page, lsn, data, true), data);
         }
         self.turn();
@@ -177,32 +220,34 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> Core<F, S> {
 
     /// Fills the open batch with pages from the cold end of the pool.
     pub fn pull(&self) {
-        let room = {
+        let (room, mut guard) = {
             let state = self.state.borrow();
             if self.gates.get() > 0 || !state.ring.may_enter() {
                 return;
             }
-            self.frames_free(&state)
+            // These pages stay in the pool: what keeps scans out sees them again when they leave it.
+            (self.frames_free(&state), state.guard.clone())
         };
         // Their slow writes would have to be waited for.
         if room == 0 || self.mode == Mode::Through {
             return;
         }
         for out in self.host.pull(room) {
-            if self.take_pulled(&out) {
+            if self.take_pulled(&out, guard.as_mut()) {
                 self.host.taken(out.page, out.lsn);
             }
         }
     }
 
     /// Returns whether it entered.
-    fn take_pulled(&self, out: &PageOut) -> bool {
+    fn take_pulled(&self, out: &PageOut, guard: Option<&mut Guard>) -> bool {
         let PageOut { page, ref data, dirty, lsn } = *out;
         let allowed = self.check_page(page, data.len()).and(self.check_log(page, dirty, lsn));
+        let admitted = dirty || guard.is_none_or(|guard| guard.admits(PageId(page)));
         let mut state = self.state.borrow_mut();
         let found = state.index.find(page);
         let needless = found.is_some_and(|(_, f)| !dirty || f.lsn > lsn);
-        if allowed.is_err() || needless || self.frames_free(&state) == 0 {
+        if allowed.is_err() || needless || !admitted || self.frames_free(&state) == 0 {
             return false;
         }
         state.stats.pulled += 1;
@@ -211,6 +256,8 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> Core<F, S> {
         state.open.begin(self.rt.now(), self.medium.layout().descriptor);
         state.open.bytes.extend_from_slice(data);
         state.index.push(frame_of(page, lsn, data, dirty), false);
+        drop(state);
+        self.ghost_exit(page, dirty);
         true
     }
 
@@ -254,6 +301,7 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> Core<F, S> {
         let batch = {
             let mut state = self.state.borrow_mut();
             state.stats.forgotten += count;
+            state.ghosts_forget(pages.clone());
             state.open.begin(self.rt.now(), self.medium.layout().descriptor);
             if planted!(TombstoneForgotten) {
                 pages.clone().for_each(|page| state.index.remove(page));

@@ -3,8 +3,8 @@
 //! 1. A fetch returns the newest version that left RAM, or an error. What is returned has the
 //!    checksum with which it left.
 //! 2. A damaged frame of a clean page is repaired: the page is read from the slow store, and enters
-//!    anew when it leaves RAM. A damaged frame of a dirty page is an error until the page is evicted
-//!    or forgotten.
+//!    anew when it leaves RAM (unless it is kept out as a part of a scan). A damaged frame of a dirty
+//!    page is an error until the page is evicted or forgotten.
 //! 3. No slot is written over while a fetch reads from it.
 //! 4. With write-through, what a fetch returns is on the slow store for good.
 
@@ -48,6 +48,7 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> Core<F, S> {
     ) -> Result<Fetched, CacheError> {
         self.check_page(page, buf.len())?;
         self.count(|s| s.fetches += 1);
+        self.ghost_fetch(page);
         let found = self.state.borrow().index.find(page);
         let Some((place, frame)) = found else { return self.fetch_slow(page, buf).await };
         self.state.borrow_mut().index.refer(place);

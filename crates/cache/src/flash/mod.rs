@@ -18,7 +18,9 @@
 //! 8. **Resized** while it is used (`resize.rs`): a crash leaves the old size or the new one.
 //! 9. Devices that lose what they acknowledged get forced writes and flushes, as their promises call
 //!    for (`tantalum_device::DurableBy`).
-//! 10. On devices that carry stamps a page has in memory the stamps of its blocks, eight bytes for
+//! 10. **Scans are kept out**, if that is asked for: a clean page does not enter that makes a run of
+//!    consecutive pages longer than the bound. Dirty pages always enter.
+//! 11. On devices that carry stamps a page has in memory the stamps of its blocks, eight bytes for
 //!     each, little-endian; the bytes of everything else lie [`Beside`] the device.
 //!
 //! `core.rs` says how a page goes through the files. `format/` has every byte on the devices.
@@ -33,6 +35,7 @@ mod evict;
 mod fetch;
 mod format;
 mod front;
+mod ghosts;
 mod host;
 mod index;
 mod keeper;
@@ -48,6 +51,7 @@ mod slow;
 mod stats;
 mod writer;
 
+pub use crate::policy::GhostCounts;
 pub use cache::FlashCache;
 pub use carrier::Beside;
 pub(crate) use create::{FLASH, SLOW};

@@ -13,6 +13,7 @@ use crate::flash::create::{FLASH, SLOW, format, io, is_blank};
 use crate::flash::error::{CacheError, OpenError};
 use crate::flash::format::Mode;
 use crate::flash::format::{Found, Label, LabelState, Superblock, Uuid, decode_newest, tag};
+use crate::flash::ghosts::ghosts_of;
 use crate::flash::host::Host;
 use crate::flash::keeper::write_label;
 use crate::flash::medium::{Medium, check_device, read_heads};
@@ -24,6 +25,7 @@ use crate::flash::ring::DEPTH;
 use crate::flash::slow::{LABEL_BYTES, SlowStore};
 use crate::flash::stats::CacheStats;
 use crate::planted::planted;
+use crate::policy::Guard;
 use rustc_hash::FxHashSet;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -143,6 +145,7 @@ pub(crate) async fn open<F: BlockDevice + 'static, S: SlowStore + 'static>(
     found.stats.found = pages;
     let ring = resize::ring_of(&medium.layout(), options.leaving, found.front, found.rear);
     found.index.begin_batch();
+    let ghosts = ghosts_of(&medium.layout(), &options, &ring, &found.index);
     let stats = CacheStats { restart: found.stats, ..CacheStats::default() };
     let state = State {
         ring,
@@ -155,6 +158,8 @@ pub(crate) async fn open<F: BlockDevice + 'static, S: SlowStore + 'static>(
         flushes: Flushes::default(),
         stopped: None,
         stats,
+        guard: options.scan.map(Guard::new),
+        ghosts,
     };
     let depth = options.depth;
     let core = Rc::new(Core {

@@ -91,6 +91,14 @@ pub struct OpenOptions {
     /// writes thousands of pages between two flushes in half the time that it takes for as many in
     /// groups of a hundred.
     pub leaving: u64,
+    /// Keeps scans out: a clean page does not enter if it makes a run of consecutive pages longer than
+    /// this. Sixteen interleaved runs are told apart. Dirty pages always enter. `None`: all enter.
+    pub scan: Option<u32>,
+    /// Whether the cache tells what twice its size would gain ([`CacheStats::ghosts`]), from entries
+    /// without data. They take less than 2 MiB of memory.
+    ///
+    /// [`CacheStats::ghosts`]: crate::flash::CacheStats::ghosts
+    pub ghosts: bool,
     /// What lies beside a flash device of stamps: that of the formatting.
     pub beside: Beside,
 }
@@ -109,6 +117,8 @@ impl Default for OpenOptions {
             patience: Nanos::from_secs(10),
             depth: 16,
             leaving: 32 << 20,
+            scan: None,
+            ghosts: false,
             beside: Beside::default(),
         }
     }

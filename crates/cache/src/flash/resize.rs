@@ -21,6 +21,7 @@
 use crate::flash::core::Core;
 use crate::flash::error::CacheError;
 use crate::flash::format::{Layout, Older};
+use crate::flash::ghosts::ghosts_of;
 use crate::flash::medium::Medium;
 use crate::flash::ring::{Ring, leaving};
 use crate::flash::slow::SlowStore;
@@ -171,7 +172,11 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> Core<F, S> {
         };
         let bytes = bytes.max(if shrinks { self.heads.get().superblock.bytes } else { 0 });
         self.write_layout(layout, bytes, front, rear).await?;
-        self.state.borrow_mut().ring.resize(layout.batches, layout.growing());
+        {
+            let state = &mut *self.state.borrow_mut();
+            state.ring.resize(layout.batches, layout.growing());
+            state.ghosts = ghosts_of(&layout, &self.options, &state.ring, &state.index);
+        }
         self.move_segments(&now).await
     }
 

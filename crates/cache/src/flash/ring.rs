@@ -45,6 +45,17 @@ pub(crate) fn leaving(frames: u32, page: u32, bytes: u64) -> u64 {
     (4096 / frames).min(bytes / (frames * page)).max(1)
 }
 
+/// How far the front of a ring of so many batches is ahead of the open one when batches leave, if
+/// `leaving` may have pages on their way to the slow store.
+fn ahead(batches: u64, leaving: u64) -> u64 {
+    AHEAD + (batches / 16).min(leaving + SPARE)
+}
+
+/// How many batches a ring of so many keeps: the others are free, or leave.
+pub(crate) fn kept(batches: u64, leaving: u64) -> u64 {
+    batches.saturating_sub(ahead(batches, leaving))
+}
+
 #[derive(Debug)]
 pub(crate) struct Ring {
     batches: u64,
@@ -202,7 +213,7 @@ impl Ring {
     /// The batch whose pages should leave now, if the front has to move.
     pub fn must_leave(&self) -> Option<u64> {
         let batches = self.room(self.open);
-        let ahead = AHEAD + (batches / 16).min(self.leaving_most + SPARE);
+        let ahead = ahead(batches, self.leaving_most);
         let due = self.placed + batches <= self.open + ahead || self.placed < self.leave_to;
         (due && self.placed < self.durable && self.destaging < self.leaving_most)
             .then_some(self.placed)

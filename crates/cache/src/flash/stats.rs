@@ -1,5 +1,7 @@
 //! What a cache has done and how it is.
 
+use crate::policy::GhostCounts;
+
 /// How the cache was found when it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RestartStats {
@@ -30,8 +32,13 @@ pub struct CacheStats {
     pub evictions: u64,
     /// Of these, dirty ones.
     pub dirty_evictions: u64,
-    /// Evictions that were not written: flash had the page, or had no room for a clean one.
+    /// Evictions that were not written: flash had the page, had no room for a clean one, or kept it
+    /// out.
     pub dropped: u64,
+    /// Of these, clean pages of scans that were kept out ([`OpenOptions::scan`]).
+    ///
+    /// [`OpenOptions::scan`]: crate::flash::OpenOptions::scan
+    pub kept_out: u64,
     /// Pages pulled from the pool.
     pub pulled: u64,
     /// Of these, dirty ones.
@@ -64,6 +71,20 @@ pub struct CacheStats {
     pub used: u64,
     /// Frames of the ring.
     pub frames: u64,
+    /// What its ghosts counted since it was opened, or got another size; `None`: it has none
+    /// ([`OpenOptions::ghosts`]).
+    ///
+    /// [`OpenOptions::ghosts`]: crate::flash::OpenOptions::ghosts
+    pub ghosts: Option<GhostCounts>,
     /// How the cache was found when it was opened.
     pub restart: RestartStats,
+}
+
+impl CacheStats {
+    /// What twice the size would add to the share of fetches that are hits, as far as its ghosts know.
+    /// It may be slightly below zero. `None`: it has no ghosts, or these saw no fetch.
+    pub fn gain_of_twice(&self) -> Option<f64> {
+        let counts = self.ghosts.filter(|counts| counts.fetches > 0)?;
+        Some(counts.estimate().gain())
+    }
 }

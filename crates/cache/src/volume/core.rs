@@ -6,12 +6,16 @@
 //! 3. What goes to the slow device goes on when its caller is gone: else a later write of the same
 //!    page might overtake it there.
 //! 4. A page enters clean only if the slow device has it for good. So what a restart reads stays.
+//! 5. What keeps scans out sees reads in the order in which their turns come, not in that in which the
+//!    slow device answers; cached pages, too. Exits are a stream of their own.
 
 use crate::flash::{CacheError, DeviceStore, FlashCache, Mode, SlowStore};
 use crate::planted::planted;
+use crate::policy::Guard;
 use crate::volume::claims::Claims;
 use crate::volume::error::io_error;
 use crate::volume::options::CleanEntry;
+use std::cell::RefCell;
 use std::ops::Range;
 use std::rc::Rc;
 use tantalum_device::{Allocation, Block, BlockDevice, Blocks, Caps, IoError};
@@ -24,6 +28,8 @@ pub(crate) struct Core<F: BlockDevice + 'static, D: BlockDevice + 'static> {
     /// Batches before this one were there at the start.
     start: u64,
     clean: CleanEntry,
+    /// What keeps scans out of what is read (5).
+    reads: RefCell<Option<Guard>>,
 }
 
 /// Tombstones of a discard that are on their way side by side, at most.
@@ -39,7 +45,8 @@ impl<F: BlockDevice + 'static, D: BlockDevice + 'static> Core<F, D> {
         clean: CleanEntry,
     ) -> Core<F, D> {
         let start = cache.core().heads.get().superblock.rear;
-        Core { cache, caps, claims: Claims::new(rt), start, clean }
+        let reads = RefCell::new(cache.core().options.scan.map(Guard::new));
+        Core { cache, caps, claims: Claims::new(rt), start, clean, reads }
     }
 
     /// Bytes of a page.
@@ -87,6 +94,7 @@ impl<F: BlockDevice + 'static, D: BlockDevice + 'static> Core<F, D> {
 
     /// Reads claimed pages: each that is cached from the cache, runs of others from the slow device.
     async fn read_pages(&self, pages: Range<u64>, buf: &mut [u8]) -> Result<(), IoError> {
+        let admitted = self.admitted_reads(&pages);
         let (mut reads, mut rest, mut next) = (Vec::new(), buf, pages.start);
         while next < pages.end {
             let cached = self.is_cached(next);
@@ -95,31 +103,53 @@ impl<F: BlockDevice + 'static, D: BlockDevice + 'static> Core<F, D> {
                 false => (next + 1..pages.end).find(|p| self.is_cached(*p)).unwrap_or(pages.end),
             };
             let (here, behind) = rest.split_at_mut((end - next) as usize * self.page());
-            reads.push(self.read_run(next, cached, here));
+            reads.push(self.read_run(next, cached, admitted, here));
             (rest, next) = (behind, end);
         }
         join_all(reads).await.into_iter().collect()
     }
 
-    async fn read_run(&self, first: u64, cached: bool, buf: &mut [u8]) -> Result<(), IoError> {
+    /// Where those of these pages end that may enter when they are read: the others belong to a scan.
+    fn admitted_reads(&self, pages: &Range<u64>) -> u64 {
+        match (&mut *self.reads.borrow_mut(), self.clean) {
+            (Some(guard), CleanEntry::OnRead) => guard.admits_of(pages.clone()),
+            _ => pages.end,
+        }
+    }
+
+    /// Reads a page that is cached, or pages that are not. Those before `admitted` may enter.
+    async fn read_run(
+        &self,
+        first: u64,
+        cached: bool,
+        admitted: u64,
+        buf: &mut [u8],
+    ) -> Result<(), IoError> {
         let core = self.cache.core();
+        let enters = self.clean == CleanEntry::OnRead;
         if cached {
             // What a restart found is on the slow device with write-through before it is seen.
             let fetched = core.fetch_cleaning(first, buf, self.start).await;
+            if enters && first < admitted {
+                core.ghost_exit(first, false);
+            }
             return fetched.map(drop).map_err(|e| self.failed(e));
         }
-        core.count(|s| s.fetches += (buf.len() / self.page()) as u64);
+        let count = (buf.len() / self.page()) as u64;
+        core.count(|s| s.fetches += count);
+        (first..first + count).for_each(|page| core.ghost_fetch(page));
         self.store().read(first, buf).await?;
-        if self.clean == CleanEntry::OnRead {
-            self.enter_clean(first, buf);
+        if enters {
+            self.enter_clean(first, buf, admitted);
         }
         Ok(())
     }
 
-    /// Claimed pages enter, as the slow device has them. Without room a page is let go.
-    fn enter_clean(&self, first: u64, data: &[u8]) {
+    /// Claimed pages enter, as the slow device has them, if they are before `admitted`. Without room a
+    /// page is let go.
+    fn enter_clean(&self, first: u64, data: &[u8], admitted: u64) {
         for (page, data) in (first..).zip(data.chunks(self.page())) {
-            let _ = self.cache.core().stage(page, data, false, 0);
+            let _ = self.cache.core().stage_if(|| page < admitted, page, data, false, 0);
         }
     }
 
@@ -136,17 +166,31 @@ impl<F: BlockDevice + 'static, D: BlockDevice + 'static> Core<F, D> {
                 true => None,
                 false => Some(self.claims.share(next..end).await),
             };
+            let admitted = self.cache.core().admits_of(next..end);
             match data {
                 Some(data) => {
                     let of = |page_number: u64| (page_number * page - bytes.start) as usize;
-                    self.enter_clean(next, &data[of(next)..of(end)]);
+                    self.enter_clean(next, &data[of(next)..of(end)], admitted);
                 }
-                None => self.fetch_clean(next..end).await?,
+                None => {
+                    self.keep_out(admitted..end);
+                    self.fetch_clean(next..admitted).await?;
+                }
             }
             self.check_open()?;
             next = end;
         }
         Ok(())
+    }
+
+    /// Pages of a scan have left, and are not read.
+    fn keep_out(&self, pages: Range<u64>) {
+        let count = pages.filter(|page| !self.is_cached(*page)).count() as u64;
+        self.cache.core().count(|s| {
+            s.evictions += count;
+            s.dropped += count;
+            s.kept_out += count;
+        });
     }
 
     /// Claimed pages that the cache does not have enter from the slow device, runs of them in one
@@ -157,7 +201,7 @@ impl<F: BlockDevice + 'static, D: BlockDevice + 'static> Core<F, D> {
             let end = (first..pages.end).find(|page| self.is_cached(*page)).unwrap_or(pages.end);
             let mut data = vec![0; (end - first) as usize * self.page()];
             self.store().read(first, &mut data).await?;
-            self.enter_clean(first, &data);
+            self.enter_clean(first, &data, pages.end);
             next = end;
         }
         Ok(())

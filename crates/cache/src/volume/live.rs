@@ -1,6 +1,6 @@
 //! What a cache volume shows of itself while it is served.
 
-use crate::flash::CacheError;
+use crate::flash::{CacheError, CacheStats};
 use crate::volume;
 use crate::volume::plug::CacheVolume;
 use tantalum_device::{
@@ -18,6 +18,15 @@ impl<F: PowerCycle + 'static, S: PowerCycle + 'static> CacheVolume<F, S> {
         let dirty = frames.filter(|(frame, _)| frame.dirty).count() as u64;
         dirty * u64::from(self.caps().atomic_unit)
     }
+}
+
+/// What twice the size would gain, in words.
+fn twice_in_words(stats: &CacheStats) -> String {
+    let Some(gain) = stats.gain_of_twice() else {
+        return "nothing is known yet of twice the size".to_string();
+    };
+    let more = (gain * 100.0).round().max(0.0);
+    format!("twice the size would find another {more} % of the pages read")
 }
 
 impl<F: PowerCycle + 'static, S: PowerCycle + 'static> LiveBox for CacheVolume<F, S> {
@@ -80,24 +89,31 @@ impl<F: PowerCycle + 'static, S: PowerCycle + 'static> LiveBox for CacheVolume<F
 
     fn shown(&self) -> Shown {
         let Some(s) = self.stats() else {
-            return Shown::unknown(&[
+            let mut names = vec![
                 ("cache", "what is in the cache, of a volume with power"),
                 ("fetches", "pages read, of a volume with power"),
                 ("hits", "of these, found in the cache, of a volume with power"),
+                ("kept_out", "pages of scans that did not enter, of a volume with power"),
                 ("second_chances", "pages that stayed, of a volume with power"),
                 ("batches", "batches written to flash, of a volume with power"),
                 ("flash", "what was written to flash, of a volume with power"),
                 ("slow", "what was written to the slow device, of a volume with power"),
                 ("damaged", "damaged pages that only the cache had, of a volume with power"),
-            ]);
+            ];
+            if self.inner.options.cache.ghosts {
+                names.push(("ghosts", "hits with twice the size, of a volume with power"));
+            }
+            return Shown::unknown(&names);
         };
         let field = |name, value: u64, help| Field::new(name, Unit::Count, value, help);
-        let fields = vec![
+        let mut fields = vec![
             field("cache.frames", s.frames, "pages for which the cache has room").gauge("frames"),
             field("cache.pages", s.pages, "pages in the cache").gauge("pages"),
             field("cache.dirty", s.dirty, "pages that the slow device lacks").gauge("dirty_pages"),
             field("fetches", s.fetches, "pages read").counter("page_reads"),
             field("hits", s.hits, "of these, found in the cache").counter("page_hits"),
+            field("kept_out", s.kept_out, "clean pages of scans that did not enter")
+                .counter("kept_out_pages"),
             field("second_chances", s.second_chances, "pages that stayed since they were read")
                 .counter("second_chances"),
             field("batches", s.batches, "batches written to flash").counter("batches"),
@@ -110,6 +126,15 @@ impl<F: PowerCycle + 'static, S: PowerCycle + 'static> LiveBox for CacheVolume<F
             field("damaged", s.damaged, "damaged pages that only the cache had")
                 .counter("damaged_pages"),
         ];
+        if let Some(of) = s.ghosts {
+            let fetches = "pages read, of those that the ghosts have a sample of";
+            let hits = "of these, those that this size finds";
+            fields.push(field("ghosts.fetches", of.fetches, fetches).counter("ghost_reads"));
+            fields.push(field("ghosts.hits", of.hits, hits).counter("ghost_hits"));
+            let twice = "of these, those that twice the size finds";
+            let twice_hits = field("ghosts.twice_hits", of.twice_hits, twice);
+            fields.push(twice_hits.counter("ghost_twice_hits"));
+        }
         let percent = (s.hits * 100).checked_div(s.fetches).unwrap_or(0);
         let dirty = format!("{} of them dirty", s.dirty);
         let pages = format!("{} of {} frames, {dirty}", s.pages, s.frames);
@@ -119,12 +144,14 @@ impl<F: PowerCycle + 'static, S: PowerCycle + 'static> LiveBox for CacheVolume<F
             true => format!("warm, {} pages found", s.restart.found),
             false => format!("after a crash, {} entries rebuilt", s.restart.rebuilt),
         };
-        let lines = vec![
-            Line::new("cache", pages.clone()),
-            Line::new("hits", reads),
-            Line::new("slow", slow),
-            Line::new("start", start),
-        ];
+        let mut lines = vec![Line::new("cache", pages.clone()), Line::new("hits", reads)];
+        if s.ghosts.is_some() {
+            lines.push(Line::new("twice", twice_in_words(&s)));
+        }
+        if s.kept_out > 0 {
+            lines.push(Line::new("scans", format!("{} pages were kept out", s.kept_out)));
+        }
+        lines.extend([Line::new("slow", slow), Line::new("start", start)]);
         let mut bars = vec![Line::bar("cache", s.pages as f64 / s.frames.max(1) as f64, pages)];
         bars.extend(lines[1..].iter().cloned());
         Shown { fields, lines, panels: vec![Panel::new("inside", bars)] }

@@ -63,7 +63,7 @@ pub(super) struct Inner<F: PowerCycle, S: PowerCycle> {
     pub rt: Rt,
     pub flash: F,
     slow: S,
-    options: VolumeOptions,
+    pub options: VolumeOptions,
     caps: Caps,
     /// Of the present power cycle.
     pub link: RefCell<Link>,

@@ -27,6 +27,9 @@ pub struct Shape {
     pub atomic: u32,
     pub mode: Mode,
     pub replacement: Replacement,
+    /// Clean pages of longer runs do not enter.
+    pub scan: Option<u32>,
+    pub ghosts: bool,
     pub restart: RestartBy,
     /// One life in so many ends with a close.
     pub closes: u64,
@@ -48,6 +51,8 @@ impl Shape {
             atomic: 512,
             mode: Mode::Back,
             replacement: Replacement::SecondChance,
+            scan: None,
+            ghosts: false,
             restart: RestartBy::Descriptors,
             closes: 0,
             resizes: false,
@@ -83,6 +88,8 @@ impl Shape {
     pub fn options(&self) -> OpenOptions {
         OpenOptions {
             replacement: self.replacement,
+            scan: self.scan,
+            ghosts: self.ghosts,
             restart: self.restart,
             linger: Nanos::from_micros(150),
             depth: 3,

@@ -154,6 +154,99 @@ fn progress_is_certain_when_all_pages_are_referenced() {
     });
 }
 
+/// A page is read, and leaves RAM as it came.
+async fn pass(cache: &Cache, page: u64) -> Fetched {
+    let found = fetch(cache, page, 0).await;
+    while cache.stage(page, &content(page, 0, PAGE), false, 0).unwrap().is_none() {
+        cache.until_room().await.unwrap();
+    }
+    found
+}
+
+/// Of a scan of the slow store the first pages enter. The others drive nothing out.
+#[test]
+fn a_scan_is_kept_out_and_what_is_used_stays() {
+    const STEPS: u64 = 600;
+    const SCAN: u64 = 140;
+    let hits = |scan| {
+        run(async move |rt| {
+            let replacement = Replacement::Basic;
+            let cache =
+                small(&rt, OpenOptions { scan, replacement, ..OpenOptions::default() }).await;
+            let mut hits = 0;
+            for n in 0..STEPS {
+                // Twelve pages in some order, none beside another.
+                let hot = pass(&cache, 3 * (n * 5 % 12)).await;
+                hits += u64::from(hot != Fetched::Slow);
+                pass(&cache, 60 + n % SCAN).await;
+            }
+            let stats = cache.stats();
+            let beyond = (0..STEPS).filter(|n| n % SCAN >= u64::from(scan.unwrap_or(0))).count();
+            assert_eq!(stats.kept_out, if scan.is_some() { beyond as u64 } else { 0 });
+            assert_eq!(stats.evictions, 2 * STEPS);
+            // Dirty pages enter, whatever they are beside.
+            for page in 100..110 {
+                evict(&cache, page, 5).await;
+                assert_eq!(fetch(&cache, page, 5).await, Fetched::Flash { lsn: 5, dirty: true });
+            }
+            hits as f64 / STEPS as f64
+        })
+    };
+    let (open, guarded) = (hits(None), hits(Some(4)));
+    println!("hits: {open:.3}, without the scan {guarded:.3}");
+    assert!(guarded > 0.97 && open < 0.8, "{open} and {guarded}");
+}
+
+/// A page that was changed, went to the slow store and was kept out is what it was, also after a
+/// crash that leaves batches with its older version.
+#[test]
+fn no_older_version_of_a_page_that_was_kept_out_is_served() {
+    run(async |rt| {
+        let bench = Bench::new(&rt, BYTES, &options()).await;
+        let options = || OpenOptions { scan: Some(0), ..OpenOptions::default() };
+        let mut cache = bench.try_open(options()).await.unwrap();
+        let (mut versions, mut kept_out) = ([0; 100], 0);
+        for n in 1..400u64 {
+            let page = n * 37 % 100;
+            evict(&cache, page, n).await;
+            versions[page as usize] = n;
+            let other = n * 59 % 100;
+            let version = versions[other as usize];
+            fetch(&cache, other, version).await;
+            let data = content(other, version, PAGE);
+            cache.evict(other, &data, false, version).await.unwrap();
+            if n % 29 == 0 {
+                kept_out += cache.stats().kept_out;
+                drop(cache);
+                cache = bench.try_open(options()).await.unwrap();
+                for (page, version) in (0..).zip(versions) {
+                    fetch(&cache, page, version).await;
+                }
+            }
+        }
+        assert!(kept_out > 100, "{kept_out}");
+    });
+}
+
+/// Pulled pages stay in the pool, and are seen once more when they leave it.
+#[test]
+fn a_batch_is_not_filled_with_a_scan() {
+    run(async |rt| {
+        let bench = Bench::new(&rt, BYTES, &options()).await;
+        let out = |page| PageOut { page, data: content(page, 0, PAGE), dirty: false, lsn: 0 };
+        let cold = Rc::new(Cold(RefCell::new((20..40).map(out).collect()), RefCell::default()));
+        let scan = OpenOptions { scan: Some(2), ..OpenOptions::default() };
+        let cache = bench.open_with(cold.clone(), scan).await.unwrap();
+        evict(&cache, 1, 5).await;
+        // Three were asked for.
+        assert_eq!(*cold.1.borrow(), [(20, 0), (21, 0)]);
+        for page in 20..30 {
+            cache.evict(page, &content(page, 0, PAGE), false, 0).await.unwrap();
+        }
+        assert_eq!((cache.stats().kept_out, cache.stats().pages), (8, 3));
+    });
+}
+
 struct Cold(RefCell<Vec<PageOut>>, RefCell<Vec<(u64, u64)>>);
 
 impl Host for Cold {

@@ -2,8 +2,14 @@
 
 use super::naive::{Fifo, Model};
 use std::io::Read;
+use std::rc::Rc;
+use tantalum_cache::flash::{
+    CacheStats, DeviceStore, FlashCache, FormatOptions, NoHost, OpenOptions, Replacement,
+};
 use tantalum_cache::policy::sim::{Counts, PageEvent, PageIo, Sim};
 use tantalum_cache::policy::{Config, Kind, PageId};
+use tantalum_device::{Caps, Payload, RamDevice, RamOptions};
+use tantalum_rt::Runtime;
 
 /// PostgreSQL 15 below a pool of 32 MB: a million I/Os of 8 KiB.
 fn trace() -> Vec<PageIo> {
@@ -87,5 +93,74 @@ fn ghosts_say_what_twice_the_size_gains() {
             println!("{kind} {frames}: {now:.3}, gain {truth:+.3}, ghosts say {gain:+.3}");
             assert!((gain - truth).abs() < 0.02, "{kind} {frames}: {gain}, in truth {truth}");
         }
+    }
+}
+
+/// What a flash cache of so many bytes does with the trace, on devices that take no time. It is
+/// checkpointed after each so many I/Os, so that batches are written before they are full; 0: never.
+fn on_flash(trace: &[PageIo], bytes: u64, options: OpenOptions, checkpoint: u64) -> CacheStats {
+    const PAGE: u64 = 512;
+    let pages = trace.iter().map(|io| io.page.0 + 1).max().expect("it is not empty");
+    let trace = trace.to_vec();
+    let mut runtime = Runtime::virtual_time(1);
+    let rt = runtime.handle();
+    let replay = async move {
+        let ram = |bytes: u64| {
+            let caps = Caps::power_safe(bytes.div_ceil(PAGE), Payload::Bytes);
+            RamDevice::new(&rt, RamOptions::new(Caps { block_size: PAGE as u32, ..caps }))
+        };
+        let flash = ram(bytes);
+        let slow = DeviceStore::new(ram((1 << 20) + pages * PAGE), PAGE as u32).unwrap();
+        let format = FormatOptions { page: PAGE as u32, ..FormatOptions::default() };
+        FlashCache::format(&rt, &flash, &slow, &format).await.unwrap();
+        let cache = FlashCache::open(&rt, flash, slow, Rc::new(NoHost), options).await.unwrap();
+        let mut page = vec![0; PAGE as usize];
+        for (io, now) in trace.iter().zip(1..) {
+            let dirty = io.event == PageEvent::Write;
+            if !dirty {
+                cache.fetch(io.page.0, &mut page).await.unwrap();
+            }
+            while cache.stage(io.page.0, &page, dirty, now).unwrap().is_none() {
+                cache.until_room().await.unwrap();
+            }
+            if checkpoint > 0 && now % checkpoint == 0 {
+                cache.checkpoint().await.unwrap();
+            }
+        }
+        cache.stats()
+    };
+    runtime.block_on(replay).expect("it does not stall")
+}
+
+/// The cache itself, beside one of twice the bytes that gets the same I/Os.
+#[test]
+fn a_running_cache_says_what_twice_its_size_gains() {
+    let trace = &trace()[..600_000];
+    for (replacement, frames, checkpoint) in [
+        (Replacement::SecondChance, 4_000, 0),
+        (Replacement::Basic, 12_000, 0),
+        (Replacement::SecondChance, 20_000, 0),
+        (Replacement::SecondChance, 16_000, 30),
+    ] {
+        let of = |times: u64, ghosts| {
+            let options = OpenOptions { replacement, ghosts, ..OpenOptions::default() };
+            // A page of a batch is 544 bytes, with its part of a descriptor.
+            on_flash(trace, times * frames * 560, options, checkpoint)
+        };
+        let (now, twice) = (of(1, true), of(2, false));
+        let rate = |of: &CacheStats| of.hits as f64 / of.fetches as f64;
+        let (truth, gain) = (rate(&twice) - rate(&now), now.gain_of_twice().unwrap());
+        let ghosts = now.ghosts.unwrap().estimate();
+        println!(
+            "{replacement:?} {frames} ({checkpoint}): {:.3}, ghosts {:.3}; gain {truth:+.3}, ghosts \
+             {gain:+.3}; {} and {} frames, {} used",
+            rate(&now),
+            ghosts.now,
+            now.frames,
+            twice.frames,
+            now.used,
+        );
+        assert!(truth > 0.03, "{truth}");
+        assert!((gain - truth).abs() < 0.02, "{replacement:?} {frames}: {gain}, in truth {truth}");
     }
 }

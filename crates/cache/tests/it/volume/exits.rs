@@ -65,6 +65,25 @@ fn a_volume_whose_pages_enter_when_they_are_read_takes_exits_too() {
     });
 }
 
+/// Pages of a scan are not even read.
+#[test]
+fn a_scan_that_leaves_the_host_is_kept_out() {
+    with(9, |rt| async move {
+        let shape = Shape { scan: Some(3), ..on_exit() };
+        let boxes = Boxes::new(&rt, &shape);
+        let volume = boxes.started(&rt, &shape).await;
+        let device = volume.device();
+        boxes.slow.record_operations();
+        // Pages 0 to 7, then 8 to 11 with their bytes.
+        device.left(blocks(0, 32), None).await.unwrap();
+        let reads = boxes.slow.take_operations().len();
+        let bytes = vec![0; 16 * BLOCK as usize];
+        device.left(blocks(32, 16), Some(Data::Bytes(&bytes))).await.unwrap();
+        let stats = volume.stats().unwrap();
+        assert_eq!((stats.pages, stats.kept_out, reads), (3, 9, 1));
+    });
+}
+
 #[test]
 fn exits_that_cannot_be_meant_are_refused() {
     with(9, |rt| async move {
@@ -89,6 +108,7 @@ fn what_was_written_is_found_whatever_is_told() {
     for seed in 0..40 {
         let mut shape = if seed % 2 == 0 { Shape::volatile() } else { Shape::through() };
         shape.clean = CleanEntry::OnExit;
+        shape.scan = (seed % 3 == 0).then_some(seed as u32 % 2);
         let mut rig = Rig::start(&shape, seed, 3, 60);
         let span = Nanos::from_micros(300 + seed * 170);
         let until = rig.runtime.handle().now() + span;

@@ -28,6 +28,9 @@ pub struct Shape {
     pub replacement: Replacement,
     /// When pages that the slow device has enter.
     pub clean: CleanEntry,
+    /// Clean pages of longer runs do not enter.
+    pub scan: Option<u32>,
+    pub ghosts: bool,
     /// The flash device is lost at one start in so many, but not at the first one.
     pub loses_flash: u64,
 }
@@ -44,6 +47,8 @@ impl Shape {
             mode: Mode::Back,
             replacement: Replacement::SecondChance,
             clean: CleanEntry::OnRead,
+            scan: None,
+            ghosts: false,
             loses_flash: 0,
         }
     }
@@ -67,6 +72,8 @@ impl Shape {
             },
             cache: OpenOptions {
                 replacement: self.replacement,
+                scan: self.scan,
+                ghosts: self.ghosts,
                 linger: Nanos::from_micros(400),
                 depth: 3,
                 ..OpenOptions::default()

@@ -30,6 +30,61 @@ fn pages_enter_when_they_are_read_and_are_found_there_again() {
     });
 }
 
+/// Pages are read in halves, and several commands are under way at once: only the first pages of a
+/// scan enter. What is written enters, wherever it is.
+#[test]
+fn a_scan_of_a_volume_is_kept_out() {
+    with(9, |rt| async move {
+        let shape = Shape { scan: Some(3), ..Shape::wide() };
+        let boxes = Boxes::new(&rt, &shape);
+        let volume = boxes.started(&rt, &shape).await;
+        let device = volume.device();
+        let half = |at| {
+            let device = device.clone();
+            async move {
+                let mut blocks = vec![1; 2 * BLOCK as usize];
+                device.read(Block(at), tantalum_device::DataMut::Bytes(&mut blocks)).await.unwrap();
+            }
+        };
+        for at in (0..80).step_by(8) {
+            tantalum_rt::join_all((at..at + 8).step_by(2).map(half).collect()).await;
+        }
+        let stats = volume.stats().unwrap();
+        // Of twenty pages three entered; each of the others was kept out twice.
+        assert_eq!((stats.pages, stats.kept_out), (3, 34));
+        for at in [41, 42, 43] {
+            write(&device, at, at as u8).await.unwrap();
+        }
+        assert_eq!((volume.stats().unwrap().pages, volume.stats().unwrap().dirty), (4, 1));
+        for at in 40..45 {
+            let written = (41..44).contains(&at);
+            assert_eq!(read(&device, at).await, if written { at as u8 } else { 0 });
+        }
+    });
+}
+
+#[test]
+fn a_volume_with_ghosts_tells_what_twice_its_size_would_find() {
+    with(9, |rt| async move {
+        let shape = Shape { ghosts: true, ..Shape::volatile() };
+        let volume = Boxes::new(&rt, &shape).started(&rt, &shape).await;
+        assert!(volume.shown().lines.iter().any(|line| line.text.contains("nothing is known")));
+        // More pages than the cache has, and fewer than twice its size would have.
+        for _ in 0..20 {
+            for at in 0..44 {
+                read(&volume.device(), at).await;
+            }
+        }
+        let stats = volume.stats().unwrap();
+        let (counts, gain) = (stats.ghosts.unwrap(), stats.gain_of_twice().unwrap());
+        println!("{stats:?}");
+        assert_eq!(counts.fetches, stats.fetches);
+        assert!(gain > 0.3, "{gain}");
+        let line = volume.shown().lines.into_iter().find(|line| line.label == "twice").unwrap();
+        assert!(line.text.contains(&format!("another {:.0} %", gain * 100.0)), "{}", line.text);
+    });
+}
+
 #[test]
 fn a_flush_brings_pages_to_flash_and_with_write_through_to_the_slow_device() {
     with(9, |rt| async move {
@@ -49,8 +104,12 @@ fn a_flush_brings_pages_to_flash_and_with_write_through_to_the_slow_device() {
 /// Without power nothing is known of what is in it, and that is said of each value: none is 0.
 #[test]
 fn what_is_not_known_without_power_is_said_to_be_unknown() {
+    unknown_without_power(Shape::wide());
+    unknown_without_power(Shape { ghosts: true, ..Shape::wide() });
+}
+
+fn unknown_without_power(shape: Shape) {
     with(9, |rt| async move {
-        let shape = Shape::wide();
         let volume = Boxes::new(&rt, &shape).started(&rt, &shape).await;
         write(&volume.device(), 5, 1).await.unwrap();
         let shown = volume.shown();
