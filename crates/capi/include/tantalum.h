@@ -695,9 +695,11 @@ typedef struct tantalum_cache_options {
     uint64_t patience_ns; /* so long dirty pages wait for a store that refuses; 10 s */
     uint64_t depth;       /* writes to the slow store side by side; default 16 */
     uint64_t buffered;    /* not 0: files are used through the page cache */
+    uint64_t scan;        /* not 0: clean pages of longer runs of consecutive pages do not enter */
+    uint64_t ghosts;      /* not 0: the statistics have ghost_...; takes less than 2 MiB */
 } tantalum_cache_options;
 
-#define TANTALUM_CACHE_OPTIONS_INIT { sizeof(tantalum_cache_options), 0, 0, 0, 0, 0, 0, 0 }
+#define TANTALUM_CACHE_OPTIONS_INIT { sizeof(tantalum_cache_options), 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
 /*
  * Makes an empty cache on all of the flash device, for the pages of a slow device, or of a store: one
@@ -802,11 +804,17 @@ typedef struct tantalum_cache_stats {
     uint64_t frames;          /* of the ring */
     uint64_t warm;            /* 1: it had been closed when it was opened */
     uint64_t found;           /* pages that were in it then */
+    uint64_t kept_out;        /* clean pages of scans that did not enter (options->scan) */
+    /* With options->ghosts: (ghost_twice_hits - ghost_hits) / ghost_fetches is what twice the size
+     * would add to hits / fetches. They begin anew when the cache gets another size. */
+    uint64_t ghost_fetches;   /* that the ghosts have a sample of */
+    uint64_t ghost_hits;      /* of these, with this size */
+    uint64_t ghost_twice_hits; /* of these, with twice the size */
 } tantalum_cache_stats;
 
 #define TANTALUM_CACHE_STATS_INIT                                                              \
     { sizeof(tantalum_cache_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, \
-      0, 0, 0 }
+      0, 0, 0, 0, 0, 0, 0 }
 
 /* Does not wait for any device. Set stats->size = sizeof *stats before. */
 int tantalum_cache_get_stats(const tantalum_cache *cache, tantalum_cache_stats *stats);

@@ -562,6 +562,10 @@ records! {
         depth: u64,
         /// Not 0: files are used through the page cache.
         buffered: u64,
+        /// Not 0: clean pages of longer runs of consecutive pages do not enter.
+        scan: u64,
+        /// Not 0: it tells what twice its size would gain.
+        ghosts: u64,
     }
 
     /// Where a page was found.
@@ -634,6 +638,14 @@ records! {
         warm: u64,
         /// Pages that were found then.
         found: u64,
+        /// Clean pages of scans that were kept out.
+        kept_out: u64,
+        /// Fetches that the ghosts have a sample of.
+        ghost_fetches: u64,
+        /// Of these, hits with this size.
+        ghost_hits: u64,
+        /// Of these, hits with twice the size.
+        ghost_twice_hits: u64,
     }
 
     /// What a directory knows of a frame.

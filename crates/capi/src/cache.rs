@@ -175,6 +175,11 @@ fn options(o: &tantalum_cache_options) -> Result<BlockingOptions, Failure> {
                 0 => usual.depth,
                 depth => usize::try_from(depth).unwrap_or(usize::MAX).min(1024),
             },
+            scan: match o.scan {
+                0 => None,
+                pages => Some(u32::try_from(pages).unwrap_or(u32::MAX)),
+            },
+            ghosts: o.ghosts != 0,
             ..usual
         },
         ..BlockingOptions::default()
@@ -396,6 +401,7 @@ pub unsafe extern "C" fn tantalum_cache_get_stats(
         // SAFETY: the caller guarantees it.
         let cache = unsafe { of(cache) }?;
         let s = cache.stats()?;
+        let ghosts = s.ghosts.unwrap_or_default();
         let record = tantalum_cache_stats {
             page_bytes: cache.page_bytes() as u64,
             store_pages: cache.pages(),
@@ -420,6 +426,10 @@ pub unsafe extern "C" fn tantalum_cache_get_stats(
             frames: s.frames,
             warm: s.restart.clean.into(),
             found: s.restart.found,
+            kept_out: s.kept_out,
+            ghost_fetches: ghosts.fetches,
+            ghost_hits: ghosts.hits,
+            ghost_twice_hits: ghosts.twice_hits,
             ..Default::default()
         };
         // SAFETY: the caller guarantees it.

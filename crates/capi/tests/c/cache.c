@@ -235,7 +235,25 @@ static void of_caches(void) {
     CHECK(tantalum_cache_resize(cache, 128 << 10) == TANTALUM_OK);
     CHECK(tantalum_cache_get_stats(cache, &stats) == TANTALUM_OK && stats.frames >= frames - 16);
     CHECK(tantalum_cache_fetch(cache, 3, page, PAGE, &found) == TANTALUM_OK && page[0] == 200);
+    CHECK(stats.kept_out == 0 && stats.ghost_fetches == 0);
     tantalum_cache_free(cache);
+
+    /* A scan is kept out after four pages, and ghosts count. */
+    how.mode = TANTALUM_CACHE_AS_BEFORE;
+    how.scan = 4;
+    how.ghosts = 1;
+    CHECK(tantalum_cache_open(flash, NULL, &s, NULL, &how, &cache) == TANTALUM_OK);
+    for (uint64_t n = 108; n < 120; n++) {
+        CHECK(tantalum_cache_fetch(cache, n, page, PAGE, &found) == TANTALUM_OK && !found.hit);
+        CHECK(tantalum_cache_stage(cache, n, page, PAGE, 0, 0) == TANTALUM_OK);
+    }
+    CHECK(tantalum_cache_fetch(cache, 111, page, PAGE, &found) == TANTALUM_OK && found.hit);
+    CHECK(tantalum_cache_fetch(cache, 112, page, PAGE, &found) == TANTALUM_OK && !found.hit);
+    CHECK(tantalum_cache_get_stats(cache, &stats) == TANTALUM_OK && stats.kept_out == 8);
+    CHECK(stats.ghost_fetches == 14 && stats.ghost_hits == 1 && stats.ghost_twice_hits == 1);
+    tantalum_cache_free(cache);
+    how.scan = how.ghosts = 0;
+    memset(page, 200, PAGE);
 
     /* Over a device, and its end. */
     make.force = 1;
