@@ -71,6 +71,12 @@ pub struct CreateArguments {
     /// When clean pages enter the cache
     #[arg(long, value_enum, default_value_t = Clean::Read)]
     clean: Clean,
+    /// Keep scans out: clean pages of a run of consecutive pages do not enter after so many
+    #[arg(long, value_name = "PAGES")]
+    scan: Option<u32>,
+    /// Tell what twice the size would gain in hits, in `status`, `stats` and `top`
+    #[arg(long)]
+    ghosts: bool,
     /// Keep the data of the slow device where they are, with the label at its end
     #[arg(long)]
     adopt: bool,
@@ -186,6 +192,8 @@ fn try_create(arguments: &CreateArguments) -> Result<Report, Failed> {
         policy: arguments.policy,
         label: if arguments.adopt { LabelPlace::End } else { LabelPlace::Begin },
         clean: arguments.clean,
+        scan: arguments.scan,
+        ghosts: arguments.ghosts,
     };
     description.check().map_err(usage)?;
     let text = description.text().map_err(usage)?;

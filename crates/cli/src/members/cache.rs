@@ -9,10 +9,12 @@
 //! policy = "gsc"       # or "mvfifo"
 //! label = "begin"      # or "end": the slow device had data, which stay where they are
 //! clean = "read"       # or "exit": clean pages enter only when an ioctl tells that they left memory
+//! scan = 32            # may be left out: clean pages of longer runs of pages do not enter
+//! ghosts = true        # may be left out: tell what twice the size would gain
 //! ```
 //!
-//! Paths are as in the description of a log. Mode, policy and `clean` may be changed while it is
-//! not served.
+//! Paths are as in the description of a log. Mode, policy, `clean`, `scan` and `ghosts` may be changed
+//! while it is not served.
 
 use super::description::{read_text, usable_below};
 use super::devices::{Members, open_all};
@@ -120,6 +122,12 @@ pub struct CacheDescription {
     /// When clean pages enter.
     #[serde(default)]
     pub clean: Clean,
+    /// Clean pages of a run of consecutive pages do not enter after so many.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scan: Option<u32>,
+    /// Whether it tells what twice its size would gain.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub ghosts: bool,
 }
 
 fn usual_page() -> u32 {
@@ -239,7 +247,7 @@ impl CacheDescription {
                 identity: Some(identity),
                 ..usual.format
             },
-            cache: OpenOptions { replacement, ..usual.cache },
+            cache: OpenOptions { replacement, scan: self.scan, ghosts: self.ghosts, ..usual.cache },
             adopts: self.label == LabelPlace::End,
             clean: self.clean.into(),
         })
@@ -356,9 +364,15 @@ mod tests {
             policy: Policy::Mvfifo,
             label: LabelPlace::End,
             clean: Clean::Exit,
+            scan: Some(32),
+            ghosts: true,
         };
         let text = description.text().expect("text");
-        assert_eq!(toml::from_str(&text), Ok(description));
+        assert_eq!(toml::from_str(&text), Ok(description.clone()));
+        let usual = CacheDescription { scan: None, ghosts: false, ..description };
+        let text = usual.text().expect("text");
+        assert!(!text.contains("scan") && !text.contains("ghosts"), "{text}");
+        assert_eq!(toml::from_str(&text), Ok(usual));
     }
 
     #[test]

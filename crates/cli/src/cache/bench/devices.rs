@@ -136,6 +136,8 @@ fn one(arguments: &DeviceArguments, flash: &Path, slow: &Path, tasks: u32) -> Re
         policy: arguments.policy,
         label: LabelPlace::Begin,
         clean: Clean::Read,
+        scan: None,
+        ghosts: false,
     };
     description.check().map_err(usage)?;
     let mut runtime = match description.is_modelled() {
