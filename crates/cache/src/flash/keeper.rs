@@ -7,6 +7,10 @@
 //! 3. **The clean mark** is written when the segments have the whole directory, every batch is
 //!    durable, and nothing is under way. It is gone, durably, before a cache that was opened writes
 //!    anything else.
+//! 4. **Idle.** Nothing vouches for the newest batches: a restart takes a flipped bit in them for a
+//!    write that a cut has torn. So when nothing has entered for a while, and all is durable, the
+//!    superblock says so, once. The label need not change.
+//! 5. Whoever writes superblock and label while the cache is used has the turn to write segments.
 
 use crate::flash::core::{Core, Heads};
 use crate::flash::error::CacheError;
@@ -15,6 +19,7 @@ use crate::flash::open;
 use crate::flash::slow::{LABEL_BYTES, SlowStore};
 use tantalum_device::{BlockDevice, IoError};
 use tantalum_rt::sync::Permit;
+use tantalum_rt::{First, first};
 
 impl<F: BlockDevice + 'static, S: SlowStore + 'static> Core<F, S> {
     /// Writes segments as they become complete.
@@ -61,6 +66,50 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> Core<F, S> {
             s.segments += 1;
             s.flash_bytes += segment.encode(self.medium.tag).len() as u64;
         });
+        Ok(())
+    }
+
+    /// Vouches for the newest batches whenever the cache is idle (4).
+    pub async fn keep_vouching(&self) {
+        let ended = || self.is_stopped() || self.closing.get();
+        loop {
+            self.work.until(|| ended() || self.unvouched().is_some()).await;
+            let rear = self.unvouched();
+            if ended() {
+                return;
+            }
+            let changed = self.work.until(|| ended() || self.unvouched() != rear);
+            if let First::A(()) = first(changed, self.rt.sleep(self.options.idle)).await {
+                continue;
+            }
+            if let Err(error) = self.vouch().await {
+                return self.stop(format!("a write of the flash device failed: {error}"));
+            }
+        }
+    }
+
+    /// The rear of the ring if everything is durable, and the superblock does not say so.
+    fn unvouched(&self) -> Option<u64> {
+        let state = self.state.borrow();
+        let (rear, rests) = (state.ring.durable(), state.open.since.is_none());
+        let news = rear > self.heads.get().superblock.rear;
+        (rests && news && state.ring.is_settled()).then_some(rear)
+    }
+
+    async fn vouch(&self) -> Result<(), IoError> {
+        let _turn = self.keeper_turn.lock().await;
+        if self.is_stopped() || self.closing.get() {
+            return Ok(());
+        }
+        let mut heads: Heads = self.heads.get();
+        heads.superblock.generation += 1;
+        {
+            let state = self.state.borrow();
+            (heads.superblock.front, heads.superblock.rear) =
+                (state.ring.front(), state.ring.durable());
+        }
+        self.medium.write_superblock(&heads.superblock).await?;
+        self.heads.set(heads);
         Ok(())
     }
 

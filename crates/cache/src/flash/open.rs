@@ -224,6 +224,8 @@ fn spawn<F: BlockDevice + 'static, S: SlowStore + 'static>(core: &Rc<Core<F, S>>
     core.domain.spawn_background("cache: sealer", body);
     core.domain.spawn_background("cache: front", async move { front.keep_leaving().await });
     core.domain.spawn_background("cache: keeper", async move { keeper.keep_segments().await });
+    let voucher = core.clone();
+    core.domain.spawn_background("cache: voucher", async move { voucher.keep_vouching().await });
 }
 
 /// Whether the store has every page (3).
@@ -265,6 +267,7 @@ pub(crate) async fn complete<F: BlockDevice + 'static, S: SlowStore + 'static>(
         return Ok(());
     }
     core.clean_all().await?;
+    let _keeper = core.keeper_turn.lock().await;
     core.write_heads(|_, label| {
         if let Some(label) = label {
             label.mode = Mode::Through;

@@ -80,6 +80,9 @@ pub struct OpenOptions {
     pub page: Option<u32>,
     /// A batch is written at the latest so long after its first page came, full or not.
     pub linger: Nanos,
+    /// When nothing has entered for so long, the superblock vouches for the newest batches, so that
+    /// damage to them is no longer taken for a write that a cut has torn.
+    pub idle: Nanos,
     /// After the slow store refused a page, it is tried again so much later.
     pub retry: Nanos,
     /// While the slow store refuses a page, dirty pages wait for so long and are then refused.
@@ -113,6 +116,7 @@ impl Default for OpenOptions {
             slow_identity: [0; 16],
             page: None,
             linger: Nanos::from_millis(2),
+            idle: Nanos::from_secs(1),
             retry: Nanos::from_millis(100),
             patience: Nanos::from_secs(10),
             depth: 16,

@@ -79,6 +79,17 @@ fn every_cut_while_scans_are_kept_out() {
     hold(&Shape { scan: Some(1), mode: Mode::Through, ..shape }, 98..99, SHORT, 1);
 }
 
+/// The cache is idle again and again.
+#[test]
+fn every_cut_while_batches_are_vouched_for() {
+    let mut shape = Shape { idle: Nanos::from_micros(1), ..Shape::volatile() };
+    shape.work = Work { clients: 1, ..shape.work };
+    hold(&shape, 36..38, SHORT, 1);
+    hold(&Shape { atomic: 64, mode: Mode::Through, ..shape.clone() }, 38..39, SHORT, 1);
+    let resizes = Shape { flash_bytes: 150 << 10, resizes: true, closes: 2, ..shape };
+    hold(&resizes, 39..40, Nanos::from_millis(20), 1);
+}
+
 #[test]
 fn every_cut_while_it_is_closed_and_opened() {
     let mut shape = Shape { closes: 1, ..Shape::volatile() };
@@ -208,6 +219,7 @@ pub fn any_shape(dice: &mut Stream) -> Shape {
     };
     shape.scan = dice.chance(1, 3).then(|| dice.below(3) as u32);
     shape.ghosts = dice.chance(1, 2);
+    shape.idle = [Nanos(1), Nanos::from_micros(200), shape.idle][dice.below(3) as usize];
     shape
 }
 

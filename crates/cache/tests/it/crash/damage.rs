@@ -7,6 +7,7 @@ use tantalum_cache::flash::{
     CacheError, Fetched, FlashCache, FormatOptions, Mode, OpenError, OpenOptions, StoreState,
 };
 use tantalum_device::RamDevice;
+use tantalum_rt::Nanos;
 
 /// Bytes of a small cache.
 const SMALL: u64 = 80 << 10;
@@ -86,6 +87,66 @@ fn a_damaged_descriptor_is_no_end() {
         put(&bench.flash, descriptor, |b| b[70] ^= 1).await;
         let error = bench.refused(OpenOptions::default()).await;
         assert_eq!(error, OpenError::Damaged { batch: 3, at: descriptor * 512 });
+    });
+}
+
+/// A crash leaves the newest batch without anything that vouches for it, unless the cache was idle.
+#[test]
+fn damage_to_the_newest_batch_is_told_once_the_cache_was_idle() {
+    for idle in [false, true] {
+        run(async move |rt| {
+            let bench = Bench::new(&rt, SMALL, &options()).await;
+            let cache = bench.open().await;
+            evict(&cache, 7, 5).await;
+            evict(&cache, 8, 5).await;
+            if idle {
+                rt.sleep(Nanos::from_secs(2)).await;
+            }
+            drop(cache);
+            let at = find(&bench.flash, 8, 5).await;
+            put(&bench.flash, at, |b| b[100] ^= 1).await;
+            let (flash, store) = (bench.flash.clone(), bench.store());
+            let checked = FlashCache::check(flash, &store, &OpenOptions::default()).await.unwrap();
+            assert_eq!(checked.damaged, if idle { vec![8] } else { vec![] });
+            if !idle {
+                // It passes for a write that was torn.
+                let cache = bench.open().await;
+                fetch(&cache, 7, 5).await;
+                assert_eq!(fetch(&cache, 8, 0).await, Fetched::Slow);
+                return;
+            }
+            let cache = bench.open().await;
+            let error = CacheError::Damaged { page: 8, lsn: 5 };
+            assert_eq!(cache.fetch(8, &mut [0; PAGE]).await, Err(error));
+            evict(&cache, 8, 6).await;
+            rt.sleep(Nanos::from_secs(2)).await;
+            drop(cache);
+            let descriptor = find(&bench.flash, 8, 6).await - 1;
+            put(&bench.flash, descriptor, |b| b[70] ^= 1).await;
+            let error = bench.refused(OpenOptions::default()).await;
+            assert!(matches!(error, OpenError::Damaged { batch: 3, .. }), "{error}");
+        });
+    }
+}
+
+/// It is written once, and not while nothing happens.
+#[test]
+fn an_idle_cache_writes_its_superblock_once() {
+    run(async |rt| {
+        let bench = Bench::new(&rt, SMALL, &options()).await;
+        let cache = bench.open().await;
+        let mut written = Vec::new();
+        for n in 0..6 {
+            if n == 3 {
+                evict(&cache, 7, 5).await;
+            }
+            let before = (bench.flash.bytes_written(), bench.slow.bytes_written());
+            rt.sleep(Nanos::from_secs(10)).await;
+            let after = (bench.flash.bytes_written(), bench.slow.bytes_written());
+            written.push((after.0 - before.0, after.1 - before.1));
+        }
+        // Two copies of a block.
+        assert_eq!(written, [(0, 0), (0, 0), (0, 0), (1024, 0), (0, 0), (0, 0)]);
     });
 }
 

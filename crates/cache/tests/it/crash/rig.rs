@@ -30,6 +30,8 @@ pub struct Shape {
     /// Clean pages of longer runs do not enter.
     pub scan: Option<u32>,
     pub ghosts: bool,
+    /// When nothing has entered for so long the newest batches are vouched for.
+    pub idle: Nanos,
     pub restart: RestartBy,
     /// One life in so many ends with a close.
     pub closes: u64,
@@ -53,6 +55,7 @@ impl Shape {
             replacement: Replacement::SecondChance,
             scan: None,
             ghosts: false,
+            idle: Nanos::from_secs(1),
             restart: RestartBy::Descriptors,
             closes: 0,
             resizes: false,
@@ -90,6 +93,7 @@ impl Shape {
             replacement: self.replacement,
             scan: self.scan,
             ghosts: self.ghosts,
+            idle: self.idle,
             restart: self.restart,
             linger: Nanos::from_micros(150),
             depth: 3,
