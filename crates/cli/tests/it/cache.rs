@@ -320,6 +320,27 @@ fn a_served_cache_gets_another_size_while_it_is_used() {
     }
 }
 
+/// What was kept out, and what twice the size would find, is told of a served cache.
+#[test]
+fn a_scan_is_kept_out_and_ghosts_tell_of_twice_the_size() {
+    let (at, _, _) = made("ghosts", &["--scan", "4", "--ghosts"]);
+    let socket = common::live::socket("ghosts.sock");
+    let serving = serve(&at, &socket);
+    let mut nbd = Nbd::connect(&socket).expect("a server");
+    for page in 100..120 {
+        nbd.read(page).expect("read");
+    }
+    let (stats, _) = cache("stats", &[&at, Path::new("--json")], 0);
+    let stats: serde_json::Value = serde_json::from_str(&stats).expect("JSON");
+    assert_eq!((&stats["cache"]["pages"], &stats["kept_out"]), (&4.into(), &16.into()));
+    assert_eq!((&stats["ghosts"]["fetches"], &stats["ghosts"]["hits"]), (&20.into(), &0.into()));
+    let (status, _) = cache("status", &[&at], 0);
+    for told in ["16 pages were kept out", "twice the size would find another 0 %"] {
+        assert!(status.contains(told), "{status}");
+    }
+    assert_eq!(serving.stop().0, Some(0));
+}
+
 fn tantalum_size(text: &str) -> u64 {
     let mib = text.strip_suffix("MiB").expect("a size in MiB");
     mib.parse::<u64>().expect("a number") << 20
