@@ -2,7 +2,8 @@
 //!
 //! 1. A page that follows the last page of a known run makes it longer, of several the longest one.
 //! 2. The last page of a known run, which comes again, changes nothing: a page that is read in parts
-//!    comes several times, and so does one that waits for room.
+//!    comes several times, and so does one that waits for room. Of a run that it ends and one that it
+//!    follows, it belongs to that which is longer with it.
 //! 3. Any other page begins a run of one, in the place of the run that has not grown for the longest
 //!    time.
 //! 4. [`RUNS`] runs are known, whatever the stream.
@@ -32,10 +33,10 @@ impl Runs {
         self.now += 1;
         let behind = page.0.wrapping_add(1);
         let known = self.longest(page.0);
-        if known.is_none()
-            && let Some(again) = self.longest(behind)
-        {
-            return self.runs[again].length;
+        let longer = known.map_or(1, |at| self.runs[at].length + 1);
+        let again = self.longest(behind).map(|at| self.runs[at].length);
+        if let Some(length) = again.filter(|length| *length >= longer) {
+            return length;
         }
         let at = known.unwrap_or_else(|| {
             let oldest = (0..RUNS).min_by_key(|&i| self.runs[i].grown).unwrap_or(0);
@@ -47,7 +48,7 @@ impl Runs {
         run.length
     }
 
-    /// The longest run that this page would follow, of equal ones that which grew last.
+    /// The longest run after which this page comes, of equal ones that which grew last.
     fn longest(&self, page: u64) -> Option<usize> {
         let known = (0..RUNS).filter(|&i| self.runs[i].length > 0 && self.runs[i].next == page);
         known.max_by_key(|&i| (self.runs[i].length, self.runs[i].grown))
@@ -72,6 +73,7 @@ mod tests {
                 };
                 let before = best(&model, page.checked_sub(1));
                 let expected = match (before, best(&model, Some(page))) {
+                    (Some(at), Some(again)) if model[again].1 > model[at].1 => model[again].1,
                     (Some(at), _) => {
                         let (_, length) = model.remove(at);
                         model.insert(0, (page, length + 1));
@@ -85,6 +87,7 @@ mod tests {
                     }
                 };
                 prop_assert_eq!(runs.take(PageId(page)), expected, "page {}", page);
+                prop_assert_eq!(runs.take(PageId(page)), expected, "page {}, again", page);
             }
         }
     }

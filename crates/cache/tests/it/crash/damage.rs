@@ -95,7 +95,7 @@ fn a_damaged_descriptor_is_no_end() {
 fn damage_to_the_newest_batch_is_told_once_the_cache_was_idle() {
     for idle in [false, true] {
         run(async move |rt| {
-            let bench = Bench::new(&rt, SMALL, &options()).await;
+            let bench = Bench::new(&rt, 200 << 10, &options()).await;
             let cache = bench.open().await;
             evict(&cache, 7, 5).await;
             evict(&cache, 8, 5).await;
