@@ -19,7 +19,7 @@
 //! 9. Devices that lose what they acknowledged get forced writes and flushes, as their promises call
 //!    for (`tantalum_device::DurableBy`).
 //! 10. **Scans are kept out**, if that is asked for: a clean page does not enter that makes a run of
-//!    consecutive pages longer than the bound. Dirty pages always enter.
+//!     consecutive pages longer than the bound. Dirty pages always enter.
 //! 11. On devices that carry stamps a page has in memory the stamps of its blocks, eight bytes for
 //!     each, little-endian; the bytes of everything else lie [`Beside`] the device.
 //!

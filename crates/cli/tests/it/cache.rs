@@ -324,7 +324,7 @@ fn a_served_cache_gets_another_size_while_it_is_used() {
 #[test]
 fn a_scan_is_kept_out_and_ghosts_tell_of_twice_the_size() {
     let (at, _, _) = made("ghosts", &["--scan", "4", "--ghosts"]);
-    let socket = common::live::socket("ghosts.sock");
+    let socket = crate::common::live::socket("ghosts.sock");
     let serving = serve(&at, &socket);
     let mut nbd = Nbd::connect(&socket).expect("a server");
     for page in 100..120 {
