@@ -1,7 +1,7 @@
 //! Protection from scans.
 
-use crate::devices::Step;
-use crate::events::steps;
+use super::devices::Step;
+use super::events::steps;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::rc::Rc;
