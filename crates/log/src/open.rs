@@ -343,14 +343,15 @@ fn take_part<D>(
         }
         members[index] = Some(candidate.member);
     }
-    let mut lost = newest.devices.iter().filter(|(_, s)| *s == Standing::Lost).count();
+    let lost = members.iter().filter(|m| m.is_none()).count();
     for (index, member) in members.iter().enumerate() {
         if member.is_some() || newest.devices[index].1 == Standing::Lost {
             continue;
         }
-        lost += 1;
         if !options.degraded || copies < 2 || lost > 1 {
-            let (devices, or) = (members.len(), or_degraded(copies));
+            let several = copies > 1 && lost > 1;
+            let or = if several { OR_NONE } else { or_degraded(copies) };
+            let devices = members.len();
             return Err(OpenError::Missing { index, devices, or });
         }
         let of_array = members.iter().flatten().any(|m| in_array(m));
@@ -375,6 +376,8 @@ fn in_array<D>(member: &Member<D>) -> bool {
 fn copies_of<D>(members: &[Option<Rc<Member<D>>>]) -> u8 {
     members.iter().flatten().next().map_or(1, |m| m.superblock.copies)
 }
+
+const OR_NONE: &str = ". More than one is missing or lost, and the log can do without one alone";
 
 pub(crate) fn or_degraded(copies: u8) -> &'static str {
     if copies > 1 { ", or open the log without it, with `degraded`" } else { "" }

@@ -248,3 +248,21 @@ fn a_device_that_is_of_no_use_is_done_without() {
         });
     }
 }
+
+/// Once it was said that the log can do without it, though another one was missing, too.
+#[test]
+fn two_missing_devices_are_more_than_it_can_do_without() {
+    run(async |rt| {
+        let (devices, log) = make(&rt, 3, 2).await;
+        commit_many(&rt, &log, 2, 3).await.unwrap();
+        log.close().await.unwrap();
+        for options in [options(), degraded()] {
+            let error = Log::open(&rt, named(&devices[..1]), options).await.err();
+            let Some(OpenError::Missing { index: 1, or, .. }) = error else { panic!("{error:?}") };
+            assert!(or.contains("More than one") && !or.contains("degraded"), "{or}");
+        }
+        let error = Log::open(&rt, named(&devices[..2]), options()).await.err();
+        let Some(OpenError::Missing { index: 2, or, .. }) = error else { panic!("{error:?}") };
+        assert!(or.contains("`degraded`"), "{or}");
+    });
+}
