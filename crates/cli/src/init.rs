@@ -44,7 +44,7 @@ impl Start {
                 out::note(format_args!("{name} is written; run it with: {command}"));
                 out::OK
             }
-            Err(e) => out::error(format_args!("cannot write {name}: {e}"), out::USAGE),
+            Err(e) => out::error(out::unwritable(path, &e), out::USAGE),
         }
     }
 }

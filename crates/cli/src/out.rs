@@ -109,6 +109,23 @@ pub fn note(line: impl Display) {
     }
 }
 
+/// What to say of a file that cannot be written.
+pub fn unwritable(path: &Path, error: &io::Error) -> String {
+    let said = format!("cannot write {}", path.display());
+    match error.kind() {
+        ErrorKind::NotFound => format!("{said}: there is no such folder: make it first"),
+        ErrorKind::IsADirectory => format!("{said}: it is a folder: name a file"),
+        ErrorKind::NotADirectory => {
+            format!("{said}: a part of the path is a file, and no folder: see to the path")
+        }
+        ErrorKind::PermissionDenied => {
+            format!("{said}: you may not write there: see to its permissions")
+        }
+        ErrorKind::StorageFull => format!("{said}: the disk is full: free some room"),
+        _ => format!("{said}: {error}"),
+    }
+}
+
 /// A file for the results of a command.
 ///
 /// 1. Before the work it is checked that the file can be written.
@@ -126,7 +143,7 @@ impl Sink {
     /// # Errors
     /// Why it cannot be, in a line.
     pub fn open(path: &Path) -> Result<Sink, String> {
-        Sink::try_open(path).map_err(|e| format!("cannot write {}: {e}", path.display()))
+        Sink::try_open(path).map_err(|e| unwritable(path, &e))
     }
 
     #[allow(clippy::disallowed_methods, reason = "the edge: the file that the user names")]
@@ -157,7 +174,7 @@ impl Sink {
     /// # Errors
     /// Why it could not be, in a line.
     pub fn try_put(self, contents: &str) -> Result<(), String> {
-        self.replace(contents).map_err(|e| format!("cannot write {}: {e}", self.path.display()))
+        self.replace(contents).map_err(|e| unwritable(&self.path, &e))
     }
 
     #[allow(clippy::disallowed_methods, reason = "the edge: the file that the user names")]

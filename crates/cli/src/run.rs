@@ -340,7 +340,7 @@ fn distinct(arguments: &RunArguments) -> Result<(), String> {
 /// A log of writes into this file.
 fn create_log(path: &Path) -> Result<Log, String> {
     #[allow(clippy::disallowed_methods, reason = "the edge: the file that the user names")]
-    let file = File::create(path).map_err(|e| format!("cannot write {}: {e}", path.display()))?;
+    let file = File::create(path).map_err(|e| out::unwritable(path, &e))?;
     let out: Box<dyn LogOutput> = Box::new(BufWriter::new(file));
     Ok(Arc::new(Mutex::new(LogWriter::new(out, BLOCK_BYTES))))
 }
@@ -360,7 +360,7 @@ fn end_log(log: Log, path: &Path) -> u8 {
             out::note(format_args!("{}: {} of writes", path.display(), bytes_in_words(bytes)));
             out::OK
         }
-        Err(e) => out::error(format_args!("cannot write {}: {e}", path.display()), out::FAILED),
+        Err(e) => out::error(out::unwritable(path, &e), out::FAILED),
     }
 }
 

@@ -22,7 +22,7 @@ use crate::OpenError;
 use crate::catch_up::Caught;
 use crate::core::Core;
 use crate::open::{bring, write_state};
-use crate::pace::Gift;
+use crate::pace::{Gift, PATIENCE};
 use crate::plan::{Chore, Health};
 use crate::state::{EPOCHS_MAX, Standing, State};
 use crate::{LogError, Lsn};
@@ -30,8 +30,6 @@ use std::cell::Cell;
 use std::rc::Rc;
 use tantalum_device::BlockDevice;
 use tantalum_rt::first;
-
-pub(crate) const PATIENCE: u64 = 2;
 
 /// A device is left if a state or a flush takes so many times as long as usual.
 const USUAL: u64 = 4;

@@ -7,8 +7,8 @@
 
 use crate::copies::OneCopy;
 use crate::core::Core;
-use crate::keep::PATIENCE;
 use crate::options::{LogDevice, OpenOptions, WhenFull};
+use crate::pace::PATIENCE;
 use crate::record::{FRAME, frame};
 use crate::records::Records;
 use crate::stats::LogStats;

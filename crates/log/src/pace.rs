@@ -8,6 +8,9 @@ use tantalum_rt::Nanos;
 
 const WINDOW: usize = 7;
 
+/// What a device does not answer is waited for so many times as long as the bound for stalls.
+pub(crate) const PATIENCE: u64 = 2;
+
 /// What a device is given beside groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Gift {

@@ -33,7 +33,7 @@ impl Findings {
             .create(true)
             .append(true)
             .open(path)
-            .map_err(|e| format!("cannot write {}: {e}", path.display()))?;
+            .map_err(|e| out::unwritable(path, &e))?;
         let state = Mutex::new(State { file, failed: false });
         Ok(Findings { path: path.to_path_buf(), state })
     }
@@ -73,7 +73,7 @@ impl Findings {
         if let Err(e) = written.and_then(|()| state.file.sync_data())
             && !std::mem::replace(&mut state.failed, true)
         {
-            out::error(format_args!("cannot write {}: {e}", self.path.display()), out::FAILED);
+            out::error(out::unwritable(&self.path, &e), out::FAILED);
         }
     }
 
