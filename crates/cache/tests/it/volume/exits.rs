@@ -65,7 +65,7 @@ fn a_volume_whose_pages_enter_when_they_are_read_takes_exits_too() {
     });
 }
 
-/// Pages of a scan are not even read.
+/// Pages of a scan do not enter, whether or not the host gives their bytes along.
 #[test]
 fn a_scan_that_leaves_the_host_is_kept_out() {
     with(9, |rt| async move {
@@ -73,14 +73,12 @@ fn a_scan_that_leaves_the_host_is_kept_out() {
         let boxes = Boxes::new(&rt, &shape);
         let volume = boxes.started(&rt, &shape).await;
         let device = volume.device();
-        boxes.slow.record_operations();
         // Pages 0 to 7, then 8 to 11 with their bytes.
         device.left(blocks(0, 32), None).await.unwrap();
-        let reads = boxes.slow.take_operations().len();
         let bytes = vec![0; 16 * BLOCK as usize];
         device.left(blocks(32, 16), Some(Data::Bytes(&bytes))).await.unwrap();
         let stats = volume.stats().unwrap();
-        assert_eq!((stats.pages, stats.kept_out, reads), (3, 9, 1));
+        assert_eq!((stats.pages, stats.kept_out), (3, 9));
     });
 }
 
