@@ -9,12 +9,15 @@
 //!    anything else.
 //! 4. **Idle.** Nothing vouches for the newest batches: a restart takes a flipped bit in them for a
 //!    write that a cut has torn. So when nothing has entered for a while, and all is durable, the
-//!    superblock says so, once. The label need not change.
+//!    superblock says so, once for each such time. The label need not change. With write-through
+//!    that is not needed: what a batch is said to lack is on the slow store.
 //! 5. Whoever writes superblock and label while the cache is used has the turn to write segments.
 
 use crate::flash::core::{Core, Heads};
 use crate::flash::error::CacheError;
-use crate::flash::format::{Label, LabelState, Segment, SegmentBatch, Superblock, write_order};
+use crate::flash::format::{
+    Label, LabelState, Mode, Segment, SegmentBatch, Superblock, write_order,
+};
 use crate::flash::open;
 use crate::flash::slow::{LABEL_BYTES, SlowStore};
 use tantalum_device::{BlockDevice, IoError};
@@ -83,13 +86,16 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> Core<F, S> {
                 continue;
             }
             if let Err(error) = self.vouch().await {
-                return self.stop(format!("a write of the flash device failed: {error}"));
+                return self.stop(format!("the superblocks of the flash device fail: {error}"));
             }
         }
     }
 
     /// The rear of the ring if everything is durable, and the superblock does not say so.
     fn unvouched(&self) -> Option<u64> {
+        if self.mode == Mode::Through {
+            return None;
+        }
         let state = self.state.borrow();
         let (rear, rests) = (state.ring.durable(), state.open.since.is_none());
         let news = rear > self.heads.get().superblock.rear;
@@ -98,7 +104,7 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> Core<F, S> {
 
     async fn vouch(&self) -> Result<(), IoError> {
         let _turn = self.keeper_turn.lock().await;
-        if self.is_stopped() || self.closing.get() {
+        if self.is_stopped() || self.closing.get() || self.unvouched().is_none() {
             return Ok(());
         }
         let mut heads: Heads = self.heads.get();

@@ -10,7 +10,7 @@ use crate::{out, size};
 use clap::Args;
 use serde::Serialize;
 use std::path::PathBuf;
-use tantalum_cache::flash::{DeviceStore, FlashCache, Mode, OpenError, StoreState};
+use tantalum_cache::flash::{DeviceStore, FlashCache, OpenError, StoreState};
 use tantalum_cache::volume::VolumeError;
 use tantalum_device::{BlockDevice, PowerCycle, bytes_in_words};
 use tantalum_nand::Opening;
@@ -33,8 +33,8 @@ far smaller before. It is a risk: nothing keeps the slow device from being mount
 its cache, with old pages, and what is written then is lost or mixed with newer ones.
 
 Files that are not there are made with --flash-size and --slow-size. Nothing is changed
-unless both devices can be used. With --force it is told which pages only the old cache
-has. The slow device gets a label; behind its first 1 MiB,
+unless both devices can be used. With --force it is told whether pages may be lost with
+the old cache. The slow device gets a label; behind its first 1 MiB,
 where the volume begins, it keeps what it holds. It must not be sparse. The image of a
 drive (`tantalum drive create`) is that drive, and not a file.
 Exit codes: 0, the cache is made; 1, something failed while it was written; 2, a device
@@ -71,8 +71,8 @@ pub struct CreateArguments {
     /// When clean pages enter the cache
     #[arg(long, value_enum, default_value_t = Clean::Read)]
     clean: Clean,
-    /// Keep scans out: clean pages of a run of consecutive pages do not enter after so many
-    #[arg(long, value_name = "PAGES")]
+    /// Keep scans out: after so many consecutive pages clean ones no longer enter
+    #[arg(long, value_name = "PAGES", value_parser = clap::value_parser!(u32).range(1..))]
     scan: Option<u32>,
     /// Tell what twice the size would gain in hits, in `status`, `stats` and `top`
     #[arg(long)]
@@ -140,7 +140,7 @@ fn said(of: &Report) -> String {
 async fn lost(of: &CacheDescription, devices: &CacheDevices) -> Vec<String> {
     let (flash, slow) = (of.flash.display(), of.slow.display());
     let found = FlashCache::<_, DeviceStore<MemberLink>>::describe(&devices.flash.device()).await;
-    let cache = found.ok().filter(|found| found.mode == Mode::Back);
+    let cache = found.as_ref().ok();
     let mut lost = Vec::new();
     let mut is_ours = false;
     let device = || devices.slow.device();
@@ -152,9 +152,10 @@ async fn lost(of: &CacheDescription, devices: &CacheDevices) -> Vec<String> {
         let is_here = cache.is_some_and(|cache| cache.cache == label.cache);
         is_ours |= is_here;
         if label.state == StoreState::NeedsCache {
-            let place = match is_here {
-                true => flash.to_string(),
-                false => format!("another flash device than {flash}"),
+            let place = match (is_here, &found) {
+                (true, _) => flash.to_string(),
+                (false, Ok(_)) => format!("another flash device than {flash}"),
+                (false, Err(_)) => "its flash device".to_string(),
             };
             lost.push(format!(
                 "pages of {slow} may have their newest versions only on {place}: these are lost with a \

@@ -63,7 +63,7 @@ pub struct SimArguments {
     /// The share of dirty frames above which lc cleans, in per cent
     #[arg(long, value_name = "PERCENT", default_value_t = 90)]
     dirty: u8,
-    /// Keep scans out: clean pages of a run of consecutive pages do not enter after so many
+    /// Keep scans out: after so many consecutive pages clean ones no longer enter
     #[arg(long, value_name = "PAGES")]
     scan: Option<u32>,
     /// Say what twice the size would gain in read hits, from ghost entries of one in eight pages

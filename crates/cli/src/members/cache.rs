@@ -193,6 +193,13 @@ impl CacheDescription {
     /// # Errors
     /// In a line, that one device is a model and the other is not.
     pub fn check(&self) -> Result<(), String> {
+        if self.scan == Some(0) {
+            return Err(
+                "scan = 0 would keep out every clean page: leave it out, or give the pages \
+                        after which a run is a scan"
+                    .to_string(),
+            );
+        }
         match is_model(&self.flash) == is_model(&self.slow) {
             true => Ok(()),
             false => Err("models are in memory, as long as they are served: name models for both \
