@@ -25,7 +25,7 @@ fn twice_in_words(stats: &CacheStats) -> String {
     let Some(gain) = stats.gain_of_twice() else {
         return "nothing is known yet of twice the size".to_string();
     };
-    let more = (gain * 100.0).round().max(0.0);
+    let more = (gain * 100.0).round().max(0.0) as u64;
     format!("twice the size would find another {more} % of the pages read")
 }
 

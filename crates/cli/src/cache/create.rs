@@ -74,7 +74,7 @@ pub struct CreateArguments {
     /// Keep scans out: after so many consecutive pages clean ones no longer enter
     #[arg(long, value_name = "PAGES", value_parser = clap::value_parser!(u32).range(1..))]
     scan: Option<u32>,
-    /// Tell what twice the size would gain in hits, in `status`, `stats` and `top`
+    /// Tell what twice the size would gain in hits, in `stats` and `top`
     #[arg(long)]
     ghosts: bool,
     /// Keep the data of the slow device where they are, with the label at its end

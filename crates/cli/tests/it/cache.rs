@@ -171,7 +171,7 @@ fn a_served_volume_keeps_what_was_flushed_over_cuts_ends_and_kills() {
         // It was given up.
         let said = cache("check", &[&at], 2).1;
         assert!(said.contains("used without the cache") && said.lines().count() == 1, "{said}");
-        cache("inspect", &[&at], 0);
+        assert!(cache("inspect", &[&at], 1).0.contains("used without the cache"));
     }
 }
 
@@ -334,9 +334,9 @@ fn a_scan_is_kept_out_and_ghosts_tell_of_twice_the_size() {
     let stats: serde_json::Value = serde_json::from_str(&stats).expect("JSON");
     assert_eq!((&stats["cache"]["pages"], &stats["kept_out"]), (&4.into(), &16.into()));
     assert_eq!((&stats["ghosts"]["fetches"], &stats["ghosts"]["hits"]), (&20.into(), &0.into()));
-    let (status, _) = cache("status", &[&at], 0);
+    let (stats, _) = cache("stats", &[&at], 0);
     for told in ["16 pages were kept out", "twice the size would find another 0 %"] {
-        assert!(status.contains(told), "{status}");
+        assert!(stats.contains(told), "{stats}");
     }
     assert_eq!(serving.stop().0, Some(0));
 }

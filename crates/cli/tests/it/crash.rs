@@ -94,7 +94,7 @@ fn what_is_found_ends_in_1_and_can_be_repeated() {
     let json = weak.replace(".toml", ".json");
     let arguments = [&*weak, "--row", "durassd", "--seed", "5", "--json", &json];
     let (out, err) = ends(&crash(&arguments), 1);
-    assert!(out.contains("FOUND") && out.contains("something found in 1 of 1 rows"), "{out}");
+    assert!(out.contains("FOUND") && out.contains("something found in 1 of 1 row"), "{out}");
     assert!(err.contains("it does not start") && err.contains("are enough:"), "{err}");
     assert!(err.contains("fn durassd_survives_these_cuts()"), "{err}");
     let told = std::fs::read_to_string(&json).expect("it was written");

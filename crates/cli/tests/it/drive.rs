@@ -132,7 +132,7 @@ fn damage_is_found_and_told() {
     let (_, err) = ends(&drive(&["inspect", &image]), 2);
     assert!(err.contains("not an image"), "{err}");
     let (_, err) = ends(&drive(&["inspect", "no-such-file.img"]), 2);
-    assert!(err.contains("no-such-file.img: the image cannot be opened"), "{err}");
+    assert!(err.contains("no-such-file.img: there is no such file"), "{err}");
 }
 
 #[test]
