@@ -154,7 +154,10 @@ async fn lost(of: &CacheDescription, devices: &CacheDevices) -> Vec<String> {
         if label.state == StoreState::NeedsCache {
             let place = match (is_here, &found) {
                 (true, _) => flash.to_string(),
-                (false, Ok(_)) => format!("another flash device than {flash}"),
+                (false, Ok(_) | Err(OpenError::NoCache)) => {
+                    format!("another flash device than {flash}")
+                }
+                // Perhaps it is this one, and damaged.
                 (false, Err(_)) => "its flash device".to_string(),
             };
             lost.push(format!(
