@@ -45,7 +45,7 @@ impl<D: BlockDevice + Clone + 'static> Core<D> {
             return Caught::Not;
         };
         let (began, paused, interrupted) = (self.rt.now(), Cell::new(false), Cell::new(false));
-        let write = async |place: &Place, bytes: Vec<u8>| {
+        let check = || {
             self.check_failed()?;
             let late = self.rt.now().saturating_sub(began) > self.options.stall;
             let waited_for = late && self.checkpoints.get() > 0 || self.plan().is_draining();
@@ -53,13 +53,17 @@ impl<D: BlockDevice + Clone + 'static> Core<D> {
                 interrupted.set(true);
                 return Err(refused(&member.name));
             }
+            Ok(())
+        };
+        let write = async |place: &Place, bytes: Vec<u8>| {
             let (to, unit) = (member.clone(), place.unit);
             let write = async move { to.write(unit, &bytes).await.is_ok() };
             let taken = self.give(device, Gift::Copy, write).await;
             taken.then_some(()).ok_or_else(|| refused(&member.name))
         };
         let patience = Some(self.options.stall * PATIENCE);
-        let mut onto = Onto { member: &member, stream, area: &mut area, write, patience };
+        let (area_now, check) = (&mut area, &check);
+        let mut onto = Onto { member: &member, stream, area: area_now, write, check, patience };
         let caught = self.copy_missed(&mut onto, from, &paused).await;
         let mut plan = self.plan();
         plan.put_main(lane, area);
@@ -85,7 +89,8 @@ impl<D: BlockDevice + Clone + 'static> Core<D> {
         let mut short: Vec<(Lsn, Lsn)> = Vec::new();
         let mut missed: Vec<(Lsn, Lsn)> = Vec::new();
         for (on, from, to) in alone {
-            let begin = if on == device { to } else { from.max(own_end).min(to) };
+            let other = on.is_some_and(|on| on != device);
+            let begin = if other { from.max(own_end).min(to) } else { to };
             short.extend((from < begin).then_some((from, begin)));
             missed.extend((begin < to).then_some((begin, to)));
         }

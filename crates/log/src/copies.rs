@@ -110,14 +110,14 @@ impl<D: BlockDevice + Clone + 'static> Core<D> {
     }
 
     /// What one device has alone between these LSNs, which is durable: the device, from where, to
-    /// where. And where that ends which a main stream of a device has. Only the devices that take
-    /// part are read, and this one.
+    /// where; `None` for what only others than those that are read may have. And where that ends
+    /// which a main stream of a device has. Only the devices that take part are read, and this one.
     pub async fn alone(
         &self,
         (from, to): (Lsn, Lsn),
         (device, stream): (usize, u8),
         patience: Nanos,
-    ) -> Result<(Vec<(usize, Lsn, Lsn)>, Lsn), LogError> {
+    ) -> Result<(Vec<(Option<usize>, Lsn, Lsn)>, Lsn), LogError> {
         let state = self.state.borrow().clone();
         let is_own = |s: &Rc<Stream<D>>| s.member.superblock.index as usize == device;
         let own = self.streams().into_iter().filter(is_own);
@@ -125,9 +125,19 @@ impl<D: BlockDevice + Clone + 'static> Core<D> {
         let (streams, all) = self.held(streams, &state, from, Some(patience)).await?;
         let own = streams.iter().zip(&all).filter(|(s, _)| s.stream == stream && is_own(s));
         let end = own.flat_map(|(_, holds)| &holds.parts).map(|(_, end)| *end).max();
-        let alone = alone(parts(&streams, &all), from, to);
-        let alone = alone.into_iter().map(|(device, from, to)| (device as usize, from, to));
-        Ok((alone.collect(), end.unwrap_or_default()))
+        let mut parts = parts(&streams, &all);
+        let alone = alone(parts.clone(), from, to).into_iter();
+        let mut found: Vec<_> = alone.map(|(d, a, b)| (Some(d as usize), a, b)).collect();
+        parts.sort_unstable_by_key(|(_, a, _)| *a);
+        let mut known = from;
+        for (_, a, b) in parts.into_iter().chain([(0, to, to)]) {
+            if known < a.min(to) {
+                found.push((None, known, a.min(to)));
+            }
+            known = known.max(b);
+        }
+        found.sort_unstable_by_key(|(_, a, _)| *a);
+        Ok((found, end.unwrap_or_default()))
     }
 }
 

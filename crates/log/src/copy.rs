@@ -28,6 +28,9 @@ pub(crate) struct Onto<'a, D, W> {
     pub area: &'a mut Area,
     /// Writes whole units there, durably.
     pub write: W,
+    /// Whether to go on. It is asked before room is taken: what has room is written, or a section
+    /// might lack its header.
+    pub check: &'a dyn Fn() -> Result<(), LogError>,
     /// Only devices that take part are read, and each read has so much time; `None`: all are read.
     pub patience: Option<Nanos>,
 }
@@ -100,9 +103,10 @@ impl<D: BlockDevice + Clone + 'static> Core<D> {
             while bytes.len() < want {
                 match self.within(onto.patience, merge.next()).await?? {
                     Some((_, more)) => bytes.extend(more),
-                    // What is before `from` in its block may be gone.
-                    None if block.plus(bytes.len() as u64) < from => {
-                        bytes.resize(from.since(block) as usize, 0);
+                    // What is before the checkpoint in its block may be gone. (Nothing else may be
+                    // filled up: what was copied counts.)
+                    None if block.plus(bytes.len() as u64) < from.min(self.first.get()) => {
+                        bytes.resize(from.min(self.first.get()).since(block) as usize, 0);
                     }
                     None => {
                         let lsn = block.plus(bytes.len() as u64);
@@ -114,6 +118,7 @@ impl<D: BlockDevice + Clone + 'static> Core<D> {
             bytes.truncate(want);
             let end = block.plus(want as u64);
             let units = want.div_ceil(payload as usize) as u32;
+            (onto.check)()?;
             let Some(place) = onto.area.take(units, block, end, self.first.get()) else {
                 return Err(LogError::Full { first: self.first.get(), end: to });
             };

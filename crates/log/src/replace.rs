@@ -87,7 +87,9 @@ impl<D: BlockDevice + Clone + 'static> Core<D> {
             Ok(self.in_time(&member.name, member.write(place.unit, &bytes)).await??)
         };
         let LaneSpec { stream, main: area, .. } = &mut lanes[0];
-        let mut onto = Onto { member: &member, stream: *stream, area, write, patience: None };
+        let check: &dyn Fn() -> Result<(), LogError> = &|| Ok(());
+        let patience = None;
+        let mut onto = Onto { member: &member, stream: *stream, area, write, check, patience };
         let copied = self.copy_most(&mut onto, self.first.get()).await?;
         // The rest, while nothing is added. A new epoch follows by itself.
         self.until_paused().await?;
