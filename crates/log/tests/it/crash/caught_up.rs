@@ -2,9 +2,9 @@
 
 use super::copies::found;
 use super::rig::{Rig, Shape};
-use super::running::{Device, commit_many, count, make, named, options, power_cycle, run};
+use super::running::{Device, commit_many, count, device, make, named, options, power_cycle, run};
 use tantalum_device::CommandKind;
-use tantalum_log::{DeviceHealth, Log, OpenError, OpenOptions};
+use tantalum_log::{CreateOptions, DeviceHealth, Log, OpenError, OpenOptions};
 use tantalum_rt::{Nanos, Rt};
 
 fn degraded() -> OpenOptions {
@@ -24,6 +24,36 @@ async fn until_back(rt: &Rt, log: &Log<Device>) {
     while log.stats().devices[1].health != DeviceHealth::Present {
         rt.sleep(Nanos::from_micros(100)).await;
     }
+}
+
+/// Bytes of a section, a piece of a copy at most.
+const SECTION: u64 = 32 << 10;
+
+/// Two devices with two copies. Device 1 has missed records, and is still mute.
+async fn left_behind(rt: &Rt, more: &[(u64, u64)]) -> (Vec<Device>, Log<Device>) {
+    let devices: Vec<Device> = (0..2).map(|i| device(rt, i)).collect();
+    let section_bytes = Some(SECTION);
+    let record_limit = Some(4096);
+    let create = CreateOptions { copies: 2, record_limit, section_bytes, ..Default::default() };
+    Log::create(rt, &named(&devices), None, &create).await.unwrap();
+    let log = Log::open(rt, named(&devices), options()).await.unwrap();
+    commit_many(rt, &log, 4, 10).await.unwrap();
+    leave(rt, &log, &devices).await;
+    for (tasks, each) in more {
+        commit_many(rt, &log, *tasks, *each).await.unwrap();
+    }
+    (devices, log)
+}
+
+/// The device answers again, and each write takes so long.
+fn let_go_slowly(device: &Device, delay: Nanos) {
+    device.plan.one_in.set(1);
+    device.plan.delay.set(delay);
+    device.let_go();
+}
+
+fn written(device: &Device) -> u64 {
+    device.inner.inner().bytes_written()
 }
 
 /// Once what was written meanwhile stayed on one device.
@@ -68,6 +98,39 @@ fn a_device_that_was_left_catches_up_after_an_opening() {
         until_back(&rt, &log).await;
         assert!(!log.stats().degraded, "{:?}", log.stats());
         assert_eq!((count(&log).await, log.one_copy().await.unwrap()), (records, vec![]));
+        power_cycle(log, &devices).await;
+        assert_eq!(found(&rt, &devices).await, []);
+        let log = Log::open(&rt, named(&devices[1..]), degraded()).await.unwrap();
+        assert_eq!(count(&log).await, records);
+    });
+}
+
+/// Once a copy that was interrupted had taken room, with the header of a section, and had not written
+/// it. The next opening did not find what came behind that.
+#[test]
+fn a_copy_that_is_interrupted_takes_no_room() {
+    run(async |rt| {
+        // A section, and a part of another one that has room for as much again.
+        let (devices, log) = left_behind(&rt, &[(4, 15), (1, 14)]).await;
+        let (slow, moving) = (devices[1].clone(), log.clone());
+        let before = written(&slow);
+        let_go_slowly(&slow, options().stall * 8 / 5);
+        // A checkpoint waits all the time. One that moves between two pieces has interrupted the copy.
+        let checkpoints = rt.spawn("checkpoints", async move {
+            let mut amid = 0;
+            while moving.stats().devices[1].health != DeviceHealth::Present {
+                moving.checkpoint(moving.first(), amid).await.unwrap();
+                amid += u64::from(written(&slow) - before >= SECTION);
+            }
+            amid
+        });
+        until_back(&rt, &log).await;
+        assert!(checkpoints.await.unwrap() > 1, "the copy was not interrupted");
+        devices[1].plan.one_in.set(0);
+        commit_many(&rt, &log, 2, 5).await.unwrap();
+        assert!(!log.stats().degraded, "{:?}", log.stats());
+        assert_eq!(log.one_copy().await.unwrap(), []);
+        let records = count(&log).await;
         power_cycle(log, &devices).await;
         assert_eq!(found(&rt, &devices).await, []);
         let log = Log::open(&rt, named(&devices[1..]), degraded()).await.unwrap();
