@@ -60,6 +60,8 @@ pub(crate) struct Core<D> {
     pub behind: Cell<Option<(usize, u64)>>,
     /// How long each device usually takes for a state or a flush.
     pub paces: RefCell<Vec<Paces>>,
+    /// How much each device was given beside groups that has not ended.
+    pub given: RefCell<Vec<u32>>,
     failed: RefCell<Option<String>>,
     told: Cell<Lsn>,
     /// The room of an empty log.
@@ -98,6 +100,7 @@ impl<D: BlockDevice + Clone + 'static> Core<D> {
         let works =
             Works::new(plan, ring, tags, superblock.unit, (options.memory, options.when_full));
         let paces = vec![Paces::default(); members.len()];
+        let given = vec![0; members.len()];
         let waiters = |what| Waiters::new(rt, what);
         Rc::new(Core {
             rt: rt.clone(),
@@ -123,6 +126,7 @@ impl<D: BlockDevice + Clone + 'static> Core<D> {
             checkpoints: Cell::new(0),
             behind: Cell::new(None),
             paces: RefCell::new(paces),
+            given: RefCell::new(given),
             failed: RefCell::new(None),
             told: Cell::new(plan_durable),
             all_room,
@@ -273,8 +277,9 @@ impl<D: BlockDevice + Clone + 'static> Core<D> {
 
     /// The name of a device that has something which has not ended.
     pub fn unanswered(&self) -> Option<String> {
-        let plan = self.plan();
-        let device = (0..plan.health().len()).find(|d| plan.is_waited_for(*d))?;
+        let (plan, given) = (self.plan(), self.given.borrow());
+        let is_waited_for = |d: &usize| plan.is_waited_for(*d) || given[*d] > 0;
+        let device = (0..given.len()).find(is_waited_for)?;
         self.member(device).map(|m| m.name.clone())
     }
 

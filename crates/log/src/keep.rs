@@ -186,9 +186,11 @@ impl<D: BlockDevice + Clone + 'static> Core<D> {
     ) -> Sent {
         let sent = Sent { device, gift, ended: Rc::default(), late: Rc::default() };
         let (core, ended, late) = (self.clone(), sent.ended.clone(), sent.late.clone());
+        self.given.borrow_mut()[device] += 1;
         self.domain.spawn_background("log: state", async move {
             let began = core.rt.now();
             let ok = work.await;
+            core.given.borrow_mut()[device] -= 1;
             let took = core.rt.now().saturating_sub(began);
             core.paces.borrow_mut()[device].of(gift).learn(took);
             ended.set(Some(ok));

@@ -2,9 +2,11 @@
 
 use super::copies::found;
 use super::rig::{Rig, Shape};
-use super::running::{Device, commit_many, count, device, make, named, options, power_cycle, run};
-use tantalum_device::CommandKind;
-use tantalum_log::{CreateOptions, DeviceHealth, Log, OpenError, OpenOptions};
+use super::running::{
+    Device, commit_many, count, device, make, named, options, power_cycle, power_on, run,
+};
+use tantalum_device::{CommandKind, PowerCycle};
+use tantalum_log::{CreateOptions, DeviceHealth, Log, LogError, OpenError, OpenOptions};
 use tantalum_rt::{Nanos, Rt};
 
 fn degraded() -> OpenOptions {
@@ -135,6 +137,70 @@ fn a_copy_that_is_interrupted_takes_no_room() {
         assert_eq!(found(&rt, &devices).await, []);
         let log = Log::open(&rt, named(&devices[1..]), degraded()).await.unwrap();
         assert_eq!(count(&log).await, records);
+    });
+}
+
+/// The log is closed at many moments of a copy.
+#[test]
+fn a_log_that_is_closed_while_a_device_catches_up_is_whole() {
+    let (mut amid, mut caught_up) = (0, 0);
+    for step in 0..60 {
+        let (had_part, is_degraded) = run(async move |rt| {
+            let (devices, log) = left_behind(&rt, &[(4, 15), (1, 14)]).await;
+            let before = written(&devices[1]);
+            let_go_slowly(&devices[1], options().stall * 8 / 5);
+            rt.sleep(Nanos::from_millis(step)).await;
+            let records = count(&log).await;
+            let had_part = written(&devices[1]) - before >= SECTION;
+            let had_all = log.stats().devices[1].health == DeviceHealth::Present;
+            log.close().await.unwrap();
+            let closed = written(&devices[1]);
+            rt.sleep(Nanos::from_secs(1)).await;
+            assert_eq!(written(&devices[1]), closed, "step {step}: nothing was in flight");
+            devices[1].plan.one_in.set(0);
+            let log = Log::open(&rt, named(&devices), options()).await.unwrap();
+            let is_degraded = log.stats().degraded;
+            assert_eq!(count(&log).await, records, "step {step}");
+            assert!(is_degraded || log.one_copy().await.unwrap().is_empty(), "step {step}");
+            until_back(&rt, &log).await;
+            assert!(!log.stats().degraded, "step {step}: {:?}", log.stats());
+            assert_eq!(log.one_copy().await.unwrap(), [], "step {step}");
+            power_cycle(log, &devices).await;
+            let log = Log::open(&rt, named(&devices[1..]), degraded()).await.unwrap();
+            assert_eq!(count(&log).await, records, "step {step}");
+            (had_part && !had_all, is_degraded)
+        });
+        amid += u64::from(had_part);
+        caught_up += u64::from(!is_degraded);
+    }
+    assert!(amid > 5 && caught_up > 5, "{amid} in the midst, {caught_up} behind it");
+}
+
+/// Once nobody knew of what a device that catches up was given, unless that took too long already.
+#[test]
+fn a_piece_of_a_copy_that_is_not_answered_is_told_by_the_close() {
+    run(async |rt| {
+        let (devices, log) = left_behind(&rt, &[(4, 15), (4, 15), (4, 15), (4, 15)]).await;
+        let before = written(&devices[1]);
+        // So each piece may take long, as is usual.
+        let_go_slowly(&devices[1], options().stall * 8 / 5);
+        while written(&devices[1]) - before < SECTION {
+            rt.sleep(Nanos::from_micros(100)).await;
+        }
+        devices[1].plan.delay.set(options().stall * 20);
+        while written(&devices[1]) - before < 2 * SECTION {
+            rt.sleep(Nanos::from_micros(100)).await;
+        }
+        let records = count(&log).await;
+        let device = "device 1".to_string();
+        assert_eq!(log.close().await, Err(LogError::Unanswered { device }));
+        devices.iter().for_each(|d| d.inner.cut());
+        devices[1].plan.one_in.set(0);
+        power_on(&devices).await;
+        let log = Log::open(&rt, named(&devices), options()).await.unwrap();
+        assert_eq!(count(&log).await, records);
+        until_back(&rt, &log).await;
+        assert_eq!((log.stats().degraded, log.one_copy().await.unwrap()), (false, vec![]));
     });
 }
 
