@@ -5,7 +5,8 @@
 //!    what this device has alone, stays on one device, and is told ([`crate::LogStats::degraded`]).
 //! 2. What is copied counts at once, whether the device takes part afterwards or not.
 //! 3. If the stream has no room for what was missed, if that cannot be read, or not in time, or if it
-//!    becomes more faster than it is copied, the device takes part without it.
+//!    becomes more faster than it is copied, the device takes part without it. What is copied at once is
+//!    copied though it is more than the last time, if something was copied then.
 //! 4. A device that fails meanwhile or does not answer in time is left, as before. It is left, too, if a
 //!    new epoch has to begin first, or a checkpoint has waited for as long as the bound for stalls. It
 //!    goes on to catch up after that.
@@ -95,8 +96,13 @@ impl<D: BlockDevice + Clone + 'static> Core<D> {
             missed.extend((begin < to).then_some((begin, to)));
         }
         let bytes: u64 = missed.iter().map(|(from, to)| to.since(*from)).sum();
-        let before = self.behind.replace(Some((device, bytes)));
-        if before.is_some_and(|(other, least)| other == device && least <= bytes) {
+        let before = self.behind.replace(Some((device, bytes, own_end)));
+        let grows = |(other, least, end): (usize, u64, Lsn)| {
+            // What is no more than a piece ends with it, once something was copied.
+            let ends = end < own_end && bytes <= self.piece(onto);
+            other == device && least <= bytes && !ends
+        };
+        if before.is_some_and(grows) {
             self.behind.set(None);
             return Err(refused(&onto.member.name));
         }

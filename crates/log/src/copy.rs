@@ -83,6 +83,12 @@ impl<D: BlockDevice + Clone + 'static> Core<D> {
         self.check_failed()
     }
 
+    /// Bytes that are copied at once, at most.
+    pub fn piece<W>(&self, onto: &Onto<'_, D, W>) -> u64 {
+        let most = (PIECE / u64::from(self.unit)).min(u64::from(onto.area.section_room()));
+        most * payload(self.unit)
+    }
+
     /// Copies what lies between these LSNs, from the block of the first on. Gives the second.
     pub async fn copy_to(
         &self,
@@ -91,7 +97,7 @@ impl<D: BlockDevice + Clone + 'static> Core<D> {
         to: Lsn,
     ) -> Result<Lsn, LogError> {
         let payload = payload(self.unit);
-        let most = (PIECE / u64::from(self.unit)).min(u64::from(onto.area.section_room()));
+        let most = self.piece(onto);
         let mut merge = match onto.patience {
             Some(_) => self.merge_of(self.streams_present(), from),
             None => self.merge(from),
@@ -99,7 +105,7 @@ impl<D: BlockDevice + Clone + 'static> Core<D> {
         let mut block = block_of(from, payload);
         while block < to {
             let mut bytes: Vec<u8> = Vec::new();
-            let want = to.since(block).min(most * payload) as usize;
+            let want = to.since(block).min(most) as usize;
             while bytes.len() < want {
                 match self.within(onto.patience, merge.next()).await?? {
                     Some((_, more)) => bytes.extend(more),

@@ -56,8 +56,9 @@ pub(crate) struct Core<D> {
     pub keeper: Mutex,
     /// Checkpoints that wait for their turn to write a state.
     pub checkpoints: Cell<u32>,
-    /// A device that catches up, and how much it lacked when it last began to.
-    pub behind: Cell<Option<(usize, u64)>>,
+    /// A device that catches up, how much it lacked when it last began to, and where the stream
+    /// ended then that gets it.
+    pub behind: Cell<Option<(usize, u64, Lsn)>>,
     /// How long each device usually takes for a state or a flush.
     pub paces: RefCell<Vec<Paces>>,
     /// How much each device was given beside groups that has not ended.

@@ -204,6 +204,26 @@ fn a_piece_of_a_copy_that_is_not_answered_is_told_by_the_close() {
     });
 }
 
+/// A piece takes so long that the device is left, and more than that piece is written until it ends.
+/// Once the device then took part without its records.
+#[test]
+fn a_device_that_has_little_left_catches_up_though_it_was_more_each_time() {
+    run(async |rt| {
+        let (devices, log) = left_behind(&rt, &[]).await;
+        let before = written(&devices[1]);
+        // A state takes too long first, and then a piece; after that it is usual.
+        let_go_slowly(&devices[1], options().stall * 12 / 5);
+        while written(&devices[1]) - before < SECTION / 4 {
+            rt.sleep(Nanos::from_micros(100)).await;
+        }
+        assert_eq!(log.stats().devices[1].health, DeviceHealth::Left);
+        commit_many(&rt, &log, 4, 15).await.unwrap();
+        assert_eq!(log.stats().devices[1].health, DeviceHealth::Left);
+        until_back(&rt, &log).await;
+        assert_eq!((log.stats().degraded, log.one_copy().await.unwrap()), (false, vec![]));
+    });
+}
+
 /// A device that lacks records does not open the log alone, unless one does without these.
 #[test]
 fn a_device_that_lacks_records_is_not_taken_for_the_log() {
