@@ -128,8 +128,14 @@ pub fn read_keys<T: DeserializeOwned>(table: &toml::Table) -> Result<T, Fault> {
 
 /// An error of the reader: its key, which the words name too.
 fn fault(error: &toml::de::Error, text: &str) -> Fault {
-    let key = error.span().map_or(Vec::new(), |span| key_at(text, span.start));
     let what = one_line(error.message());
+    if what == "duplicate key" {
+        // Such a text has no keys that could be asked for.
+        let name = error.span().and_then(|span| text.get(span)).unwrap_or_default();
+        let name = name.trim_matches(['"', '\'']);
+        return Fault::from(format!("{what} \"{name}\""));
+    }
+    let key = error.span().map_or(Vec::new(), |span| key_at(text, span.start));
     match key.last() {
         Some(last) if !what.contains(&format!("\"{last}\"")) => {
             Fault { what: format!("{}: {what}", key.join(".")), key }
@@ -237,6 +243,21 @@ mod tests {
             assert!(fault.what.contains(what), "{}", fault.what);
         }
         assert!(read_keys::<Outer>(&sound.parse().unwrap()).is_ok());
+    }
+
+    /// Once only the line was told.
+    #[test]
+    fn a_duplicate_key_is_named() {
+        for (text, line, name) in [
+            ("a = 1\nb = 2\na = 3\n", 3, "a"),
+            ("[a]\nb = 1\n[c]\n[a]\n", 4, "a"),
+            ("[a]\n'b c' = 1\n\n\"b c\" = 2\n", 4, "b c"),
+            ("a = { b = 1, b = 2 }\n", 1, "b"),
+        ] {
+            let wrong = read::<toml::Table>(text).unwrap_err();
+            let what = format!("duplicate key \"{name}\"");
+            assert_eq!(wrong, Wrong { line: Some(line), what });
+        }
     }
 
     #[test]
