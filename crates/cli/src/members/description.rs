@@ -243,7 +243,7 @@ impl Description {
         let presets = presets.collect::<Result<Vec<_>, _>>()?;
         let of = |place: usize| presets.get(place).or(presets.first()).cloned();
         let devices = self.devices.iter().enumerate();
-        let tables = devices.filter_map(|(i, path)| Some((name_of(path, i), of(i)?)));
+        let tables = devices.filter_map(|(i, path)| Some((name_of(path, i, self.paths()), of(i)?)));
         self.tables = tables.collect();
         Ok(())
     }
@@ -306,8 +306,8 @@ impl Description {
         let (copies, partitions) = (Some(self.copies), Some(self.partitions));
         let array = self.devices.iter().map(|path| (path, Role::Array));
         let all = array.chain(self.archive.iter().map(|path| (path, Role::Archive)));
-        let named = all.enumerate().map(|(place, (path, role))| (name_of(path, place), role));
-        let roles: Vec<_> = named.collect();
+        let name = |(place, (path, role))| (name_of(path, place, self.paths()), role);
+        let roles: Vec<_> = all.enumerate().map(name).collect();
         options.names = roles.iter().map(|(name, _)| name.clone()).collect();
         options.expects = Expects { copies, partitions, roles };
         options

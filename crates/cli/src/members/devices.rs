@@ -40,7 +40,11 @@ pub fn open_all<'a>(
     opening: Opening,
 ) -> Result<Vec<(String, Member)>, String> {
     distinct(paths.clone())?;
-    paths.enumerate().map(|(place, path)| open_one(rt, path, place, opening)).collect()
+    let all = paths.clone();
+    let open = |(place, path): (usize, &PathBuf)| {
+        open_one(rt, path, place, name_of(path, place, all.clone()), opening)
+    };
+    paths.enumerate().map(open).collect()
 }
 
 /// The name of a device, and the device, or why it cannot be used.
@@ -59,11 +63,11 @@ pub fn open_each<'a>(
     distinct(paths.clone().filter(|path| no_device(path).is_none()))?;
     let mut refused = None;
     let mut all = Vec::new();
-    for (place, path) in paths.enumerate() {
-        let name = name_of(path, place);
+    for (place, path) in paths.clone().enumerate() {
+        let name = name_of(path, place, paths.clone());
         let opened = match no_device(path) {
             Some(why) => Err(not_there(&name, why)),
-            None => open_one(rt, path, place, view)
+            None => open_one(rt, path, place, name.clone(), view)
                 .map(|(_, member)| member)
                 .inspect_err(|why| refused = Some(refused.take().unwrap_or(why.clone()))),
         };
@@ -88,11 +92,21 @@ pub fn open_another<'a>(
     opening: Opening,
 ) -> Result<(String, Member), String> {
     distinct(others.filter(|path| no_device(path).is_none()).chain([path]))?;
-    open_one(rt, path, place, opening)
+    open_one(rt, path, place, numbered(path, place), opening)
 }
 
-/// What messages call a device, which has this place among all. Several models have one name.
-pub fn name_of(path: &Path, place: usize) -> String {
+/// What messages call a device, which has this place among all: as the user has written it. Several
+/// models may be written alike, and are numbered then.
+pub fn name_of<'a>(path: &Path, place: usize, all: impl Iterator<Item = &'a PathBuf>) -> String {
+    let is_alike = |(at, other): (usize, &PathBuf)| at != place && other == path;
+    match all.enumerate().any(is_alike) {
+        true => numbered(path, place),
+        false => path.display().to_string(),
+    }
+}
+
+/// The same of a device that comes to others later: models are numbered.
+pub fn numbered(path: &Path, place: usize) -> String {
     match model::is_model(path) {
         true => format!("{} (member {place})", path.display()),
         false => path.display().to_string(),
@@ -103,9 +117,9 @@ fn open_one(
     rt: &Rt,
     path: &Path,
     place: usize,
+    name: String,
     opening: Opening,
 ) -> Result<(String, Member), String> {
-    let name = name_of(path, place);
     let said = |e: &dyn std::fmt::Display| format!("{name}: {e}");
     let member = if model::is_model(path) {
         Member::Model(model::build(rt, path, place)?)

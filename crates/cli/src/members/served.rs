@@ -5,7 +5,8 @@
 //! 2. One device at a time.
 
 use super::description::{ONE_COPY, Replaced};
-use super::devices::{Members, name_of, open_another};
+use super::devices::{Members, numbered, open_another};
+use super::model::is_model;
 use super::{Description, Member, absolute, in_words_of_replace, put_another};
 use crate::out;
 use std::cell::RefCell;
@@ -188,13 +189,21 @@ impl ServedLog {
 /// that of one that is not there. (The description may name the devices in any order.) `None` if
 /// that is not known.
 fn of_log(stats: &LogStats, path: &Path, place: usize) -> Option<usize> {
-    stats.devices.iter().find(|device| is_named(device, path, place)).map(|device| device.index)
+    let devices = &stats.devices;
+    let named = devices.iter().find(|device| is_named(device, path, place));
+    let device = named.or_else(|| devices.iter().find(|device| is_written(device, path)))?;
+    Some(device.index)
 }
 
 /// Whether this device of the log is the one at this path, which is whole, and has this place in the
 /// description. (There its path may be relative.)
 fn is_named(device: &DeviceStats, path: &Path, place: usize) -> bool {
-    device.name == name_of(path, place) || absolute(Path::new(&device.name)) == path
+    device.name == numbered(path, place) || !is_model(path) && is_written(device, path)
+}
+
+/// Whether this device is called by this path, which is whole.
+fn is_written(device: &DeviceStats, path: &Path) -> bool {
+    absolute(Path::new(&device.name)) == path
 }
 
 fn refusal(error: &ReplaceError) -> Refusal {

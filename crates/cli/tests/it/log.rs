@@ -450,6 +450,7 @@ fn models_that_are_too_small_are_refused_and_other_sizes_are_told() {
     let dev = Path::new("--device");
     let said = log("create", &[&at, dev, Path::new("model:usb-a:64KiB")], 2).1;
     assert!(said.contains("use a larger device") && !at.exists(), "{said}");
+    assert!(said.contains("model:usb-a:64KiB has"), "as it was written: {said}");
     let said = log("create", &[&at, dev, Path::new("model:ssd-840pro:256MiB")], 0).1;
     assert!(said.contains("the next size that this drive can have"), "{said}");
     let force = Path::new("--force");
