@@ -47,6 +47,7 @@ struct Key<'a> {
     default: &'a str,
     unit: &'a str,
     range: &'a str,
+    source: &'a str,
 }
 
 impl Key<'_> {
@@ -75,6 +76,7 @@ impl Key<'_> {
             default: told(self.default),
             unit: told(self.unit),
             range: told(self.range),
+            source: told(self.source),
         }
     }
 }
@@ -95,6 +97,8 @@ struct Explained {
     default: Option<String>,
     unit: Option<String>,
     range: Option<String>,
+    /// Where the mechanism or quantity comes from.
+    source: Option<String>,
 }
 
 /// A key in a preset.
@@ -158,8 +162,12 @@ fn text(answer: &Answer) -> String {
             _ => "",
         };
         let _ = writeln!(text, "{}{of}\n    {}", key.keys.join(", "), key.meaning);
-        for (what, told) in [("default", &key.default), ("unit", &key.unit), ("range", &key.range)]
-        {
+        for (what, told) in [
+            ("default", &key.default),
+            ("unit", &key.unit),
+            ("range", &key.range),
+            ("source", &key.source),
+        ] {
             if let Some(told) = told {
                 let _ = writeln!(text, "    {what}: {told}");
             }
@@ -205,9 +213,10 @@ fn keys(document: &str) -> Vec<Key<'_>> {
             let cells: Vec<&str> = line.trim_matches('|').split(" | ").map(str::trim).collect();
             let [names, meaning, rest @ ..] = cells.as_slice() else { continue };
             let cell = |n: usize| rest.get(n).copied().unwrap_or_default();
-            let (default, unit, range) = (cell(0), cell(1), cell(2));
+            let (default, unit, range, source) = (cell(0), cell(1), cell(2), cell(3));
             for name in names.split('`').skip(1).step_by(2) {
-                keys.push(Key { of, tables: tables.clone(), name, meaning, default, unit, range });
+                let tables = tables.clone();
+                keys.push(Key { of, tables, name, meaning, default, unit, range, source });
             }
         }
     }
@@ -280,6 +289,7 @@ mod tests {
         assert!(text.contains("durassd: cache.buffer_kib = 4096"), "{text}");
         assert!(text.contains("Its size, KiB.") && text.contains("unit: KiB"), "{text}");
         assert!(text.contains("default: needed") && text.contains("range: "), "{text}");
+        assert!(text.contains("source: DuraSSD"), "{text}");
         // As in an experiment, where it changes the drives of all rows.
         assert_eq!(explained("drive.cache.buffer_kib"), Ok(text));
         let power = explained("power.joules").expect("no preset has it, but it is a key");
@@ -293,6 +303,7 @@ mod tests {
         let json = serde_json::to_value(answer("link.queue_depth").expect("a key")).expect("JSON");
         assert_eq!(json["keys"][0]["of"], "design");
         assert_eq!(json["keys"][0]["keys"][0], "link.queue_depth");
+        assert_eq!(json["keys"][0]["source"], "SATA, NVMe");
         let presets = json["presets"].as_array().expect("a list");
         let durassd = presets.iter().find(|p| p["preset"] == "durassd").expect("it has the key");
         assert_eq!((&durassd["value"], &durassd["source"]), (&"32".into(), &json!(null)));

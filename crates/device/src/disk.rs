@@ -35,6 +35,30 @@ use tantalum_rt::sync::{Semaphore, WaitQueue};
 use tantalum_rt::{Domain, Nanos, Rt, Stream};
 
 /// A disk. Cheap to clone: a handle to one disk on one link.
+///
+/// ```
+/// use tantalum_device::{
+///     Block, BlockDevice, Data, Disk, DiskModel, Durability, IoError, Payload, PowerCycle, presets,
+/// };
+/// use tantalum_rt::{Nanos, Runtime};
+///
+/// let (_, text) = presets::DISKS.iter().find(|(name, _)| *name == "disk-10k").unwrap();
+/// let model: DiskModel = toml::from_str(text).unwrap();
+/// let mut runtime = Runtime::virtual_time(1);
+/// let rt = runtime.handle();
+/// let disk = Disk::new(&rt, &model, Payload::Stamps)?;
+/// let took = runtime.block_on(async move {
+///     disk.power_on().await?;
+///     let device = disk.device();
+///     device.write(Block(0), Data::Stamps(&[1]), Durability::Normal).await?;
+///     let before = rt.now();
+///     device.write(Block(1), Data::Stamps(&[2]), Durability::Normal).await?;
+///     Ok::<_, IoError>(rt.now() - before)
+/// });
+/// // With its cache off, the next block has just gone by: about a revolution of 6 ms.
+/// assert!(took.unwrap().unwrap() > Nanos::from_millis(5));
+/// # Ok::<(), String>(())
+/// ```
 #[derive(Clone)]
 pub struct Disk {
     shared: Rc<Shared>,

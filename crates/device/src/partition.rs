@@ -14,6 +14,29 @@ use crate::{
 };
 
 /// A range of a device, or of a box.
+///
+/// ```
+/// use tantalum_device::{
+///     Block, BlockDevice, Blocks, Caps, Data, DataMut, Durability, IoError, Partition, Payload,
+///     PowerCycle, RamDevice, RamOptions,
+/// };
+/// use tantalum_rt::Runtime;
+///
+/// let mut runtime = Runtime::virtual_time(1);
+/// let ram = RamOptions::new(Caps::power_safe(16, Payload::Stamps));
+/// let whole = RamDevice::new(&runtime.handle(), ram).device();
+/// let part = Partition::new(whole.clone(), Blocks { start: Block(8), count: 4 })?;
+/// assert_eq!(part.caps().blocks, 4);
+/// let read = runtime.block_on(async move {
+///     part.write(Block(1), Data::Stamps(&[7]), Durability::Normal).await?;
+///     assert!(part.write(Block(4), Data::Stamps(&[7]), Durability::Normal).await.is_err());
+///     let mut block = [0];
+///     whole.read(Block(9), DataMut::Stamps(&mut block)).await?;
+///     Ok::<_, IoError>(block)
+/// });
+/// assert_eq!(read.unwrap(), Ok([7]));
+/// # Ok::<(), String>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Partition<D> {
     inner: D,

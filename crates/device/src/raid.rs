@@ -20,6 +20,29 @@ use std::rc::Rc;
 use tantalum_rt::join_all;
 
 /// An array of devices, or of boxes, without redundancy.
+///
+/// ```
+/// use tantalum_device::{
+///     Block, BlockDevice, Caps, Data, DataMut, Durability, IoError, Payload, PowerCycle, Raid0,
+///     RamDevice, RamOptions,
+/// };
+/// use tantalum_rt::Runtime;
+///
+/// let mut runtime = Runtime::virtual_time(1);
+/// let rt = runtime.handle();
+/// let member = || RamDevice::new(&rt, RamOptions::new(Caps::power_safe(16, Payload::Stamps)));
+/// let members = vec![member().device(), member().device()];
+/// let array = Raid0::new(members.clone(), 4)?; // chunks of four blocks
+/// assert_eq!(array.caps().blocks, 32);
+/// let read = runtime.block_on(async move {
+///     array.write(Block(3), Data::Stamps(&[7, 8]), Durability::Normal).await?;
+///     let mut block = [0];
+///     members[1].read(Block(0), DataMut::Stamps(&mut block)).await?;
+///     Ok::<_, IoError>(block)
+/// });
+/// assert_eq!(read.unwrap(), Ok([8])); // the second chunk is on the second member
+/// # Ok::<(), String>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Raid0<D> {
     members: Vec<D>,

@@ -128,6 +128,30 @@ impl DeviceStats {
 }
 
 /// A device, or a box, whose commands are counted. A clone shares the counts.
+///
+/// ```
+/// use tantalum_device::{
+///     Block, BlockDevice, Caps, CommandKind, Data, Durability, Payload, PowerCycle, RamDevice,
+///     RamOptions, Stats,
+/// };
+/// use tantalum_rt::Runtime;
+///
+/// let mut runtime = Runtime::virtual_time(1);
+/// let rt = runtime.handle();
+/// let ram = RamDevice::new(&rt, RamOptions::new(Caps::power_safe(16, Payload::Stamps)));
+/// let device = Stats::new(&rt, ram.device());
+/// let counted = device.clone();
+/// runtime
+///     .block_on(async move {
+///         device.write(Block(0), Data::Stamps(&[1, 2]), Durability::Normal).await?;
+///         device.flush().await
+///     })
+///     .unwrap()?;
+/// let writes = counted.snapshot();
+/// assert_eq!(writes.of(CommandKind::Write).bytes, 2 * 4096);
+/// assert_eq!(writes.of(CommandKind::Flush).commands, 1);
+/// # Ok::<(), tantalum_device::IoError>(())
+/// ```
 #[derive(Clone)]
 pub struct Stats<D> {
     inner: D,

@@ -170,6 +170,27 @@ impl Drive {
     }
 
     /// What was done so far, over all power cycles.
+    ///
+    /// ```
+    /// use tantalum_device::{Block, BlockDevice, Data, Durability, IoError, Payload, PowerCycle};
+    /// use tantalum_drive::{Design, Drive};
+    /// use tantalum_rt::Runtime;
+    ///
+    /// let small = "geometry.blocks = 64\ngeometry.pages = 64".parse().unwrap();
+    /// let design = Design::preset("baseline")?.with_overrides(&small)?;
+    /// let mut runtime = Runtime::virtual_time(1);
+    /// let drive = Drive::new(&runtime.handle(), &design, Payload::Stamps)?;
+    /// let box_ = drive.clone();
+    /// let written = runtime.block_on(async move {
+    ///     box_.power_on().await?;
+    ///     box_.device().write(Block(0), Data::Stamps(&[7; 8]), Durability::Normal).await?;
+    ///     Ok::<_, IoError>(box_.stats())
+    /// });
+    /// let stats = written.unwrap().unwrap();
+    /// assert_eq!((stats.host_writes, stats.host_write_bytes), (1, 8 * 4096));
+    /// assert!(stats.flash_program_bytes >= stats.host_write_bytes); // without a cache, it is on flash
+    /// # Ok::<(), tantalum_drive::DesignError>(())
+    /// ```
     pub fn stats(&self) -> DriveStats {
         let mut stats = self.shared.stats.snapshot();
         if let Power::On { firmware, .. } = &*self.shared.power.borrow() {

@@ -16,6 +16,38 @@
 //!    fails again; it can be shortened ([`reduce()`]) and printed as a test.
 //!
 //! What it cannot find, by construction, is listed in `docs/crash.md`.
+//!
+//! # An example
+//!
+//! A drive whose cache is lost with the power keeps what the contract says, wherever the power is cut.
+//!
+//! ```
+//! use tantalum_device::Payload;
+//! use tantalum_drive::Design;
+//! use tantalum_explore::{DriveBlueprint, Ingredients, Nesting, Tally};
+//!
+//! let small = "geometry.blocks = 64\ngeometry.pages = 64".parse()?;
+//! let design = Design::preset("volatile")?.with_overrides(&small)?;
+//! let what = Ingredients { commands: 20, then: 4, ..Ingredients::default() };
+//! let scenario = what.scenario(DriveBlueprint { design, payload: Payload::Stamps }, 1)?;
+//!
+//! // All points of the run, and ten at random times. Every fortieth is cut here.
+//! let points = scenario.points(10).unwrap();
+//! let some: Vec<_> = points.into_iter().enumerate().step_by(40).collect();
+//! let mut tally = Tally::default();
+//! let explored = scenario.explore(&some, Nesting::default(), &mut tally, &|| ());
+//! assert_eq!(explored, Ok(()));
+//! assert_eq!(tally.all_cuts() + tally.void, some.len() as u64);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # A subject of your own
+//!
+//! A subject implements [`Subject`], what it promises [`Judge`]:
+//!
+//! ```
+#![doc = include_str!("../examples/kv.rs")]
+//! ```
 
 mod any;
 mod blueprints;

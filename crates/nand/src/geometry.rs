@@ -8,20 +8,36 @@ use std::fmt;
 #[serde(deny_unknown_fields)]
 pub struct Geometry {
     /// Channels: buses that transfer at the same time.
+    ///
+    /// *Source*: DuraSSD: its example drive.
     pub channels: u32,
     /// Packages on a channel.
+    ///
+    /// *Source*: DuraSSD: its example drive.
     pub packages: u32,
     /// Chips (dies) in a package: each does one operation at a time.
+    ///
+    /// *Source*: DuraSSD: its example drive.
     pub chips: u32,
     /// Planes of a die: the pages of one row are programmed in one operation.
+    ///
+    /// *Source*: data sheets of flash.
     pub planes: u32,
     /// Blocks in a plane.
+    ///
+    /// *Source*: data sheets of flash.
     pub blocks: u32,
     /// Pages in a block.
+    ///
+    /// *Source*: data sheets of flash.
     pub pages: u32,
     /// Data bytes in a page.
+    ///
+    /// *Source*: data sheets of flash.
     pub page_bytes: u32,
     /// Out-of-band bytes in a page.
+    ///
+    /// *Source*: data sheets of flash.
     pub oob_bytes: u32,
 }
 

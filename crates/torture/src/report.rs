@@ -148,7 +148,7 @@ impl Report {
 
     /// The summary in words.
     pub fn summary(&self) -> String {
-        let blows = |blow| self.rounds.iter().filter(|r| r.blow == blow).count();
+        let blows = |blow| self.rounds.iter().filter(|r| r.blow == blow).count() as u64;
         let seconds = |what: fn(&Round) -> f64| Spread::of(self.rounds.iter().map(what));
         let drive = Spread::of(self.rounds.iter().filter_map(|r| r.drive_seconds));
         let mount = seconds(|r| r.mount_seconds);
@@ -158,15 +158,15 @@ impl Report {
         let harm = self.harm();
         let of = |kind| harm.get(&kind).copied().unwrap_or(0);
         let mut text = format!(
-            "{} on {}: {} cuts, {} kills{}\n\
+            "{} on {}: {}, {}{}\n\
              commits: {} acknowledged, {} lost, {} half-done; {under_way} under way at the blows, {there} of them there\n",
             self.setting.database,
             self.setting.ground(),
-            blows(Blow::Cut),
-            blows(Blow::Kill),
-            match self.rounds.iter().filter(|r| r.lost_device).count() {
+            counted(blows(Blow::Cut), "cut"),
+            counted(blows(Blow::Kill), "kill"),
+            match self.rounds.iter().filter(|r| r.lost_device).count() as u64 {
                 0 => String::new(),
-                lost => format!(", {lost} times a device lost"),
+                lost => format!(", {} lost", counted(lost, "device")),
             },
             self.commits(),
             of(Harm::Lost),
@@ -195,6 +195,11 @@ impl Report {
         }
         text
     }
+}
+
+/// "1 cut", "2 cuts".
+fn counted(n: u64, what: &str) -> String {
+    format!("{n} {what}{}", if n == 1 { "" } else { "s" })
 }
 
 impl Setting {
@@ -246,9 +251,9 @@ impl Round {
         let drive = self.drive_seconds.map(|s| format!("drive {s:.4} s, ")).unwrap_or_default();
         let lost = if self.lost_device { "a lost device replaced, " } else { "" };
         format!(
-            "{blow} {}: {} commits, {} under way ({} there); {}{lost}{drive}mounted {:.2} s, database {:.2} s: {found}",
+            "{blow} {}: {}, {} under way ({} there); {}{lost}{drive}mounted {:.2} s, database {:.2} s: {found}",
             self.number,
-            self.commits,
+            counted(self.commits, "commit"),
             self.under_way,
             self.check.maybe_there,
             self.outage.words(),
@@ -267,5 +272,53 @@ mod tests {
         assert_eq!(Spread::of([]), Spread::default());
         assert_eq!(Spread::of([3.0, 1.0, 2.0]), Spread { median: 2.0, max: 3.0 });
         assert_eq!(Spread::of([4.0, 1.0, 2.0, 3.0]), Spread { median: 2.5, max: 4.0 });
+    }
+
+    fn round(blow: Blow, commits: u64, lost_device: bool) -> Round {
+        Round {
+            number: 1,
+            blow,
+            commits,
+            under_way: 0,
+            outage: Outage::default(),
+            lost_device,
+            drive_seconds: None,
+            mount_seconds: 0.0,
+            database_seconds: 0.0,
+            check: Check::default(),
+        }
+    }
+
+    #[test]
+    fn one_thing_has_no_plural() {
+        let setting = Setting {
+            database: "sqlite".to_string(),
+            design: None,
+            log: None,
+            file_system: None,
+            protection: false,
+            barriers: true,
+            time_scale: 1.0,
+            seed: 1,
+            clients: 1,
+            accounts: 1,
+        };
+        let rounds = vec![round(Blow::Cut, 1, true)];
+        let mut report = Report {
+            version: VERSION,
+            setting,
+            rounds,
+            left: None,
+            failure: None,
+            storage_failed: false,
+            interrupted: false,
+        };
+        let first = |report: &Report| report.summary().lines().next().map(String::from);
+        let one = "sqlite on a plain directory: 1 cut, 0 kills, 1 device lost";
+        assert_eq!(first(&report).as_deref(), Some(one));
+        assert!(report.rounds[0].line().contains(": 1 commit, "), "{}", report.rounds[0].line());
+        report.rounds.extend([round(Blow::Kill, 2, true), round(Blow::Cut, 0, false)]);
+        let more = "sqlite on a plain directory: 2 cuts, 1 kill, 2 devices lost";
+        assert_eq!(first(&report).as_deref(), Some(more));
     }
 }

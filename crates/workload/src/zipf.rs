@@ -10,6 +10,17 @@ use libm::{exp, expm1, floor, log, log1p};
 use tantalum_rt::{Stream, mix64};
 
 /// A zipfian distribution over the ranks `0..n`; 0 is the most frequent.
+///
+/// ```
+/// use tantalum_rt::Stream;
+/// use tantalum_workload::zipf::Zipf;
+///
+/// let zipf = Zipf::new(1000, 0.99);
+/// let mut dice = Stream::new(1, "ranks");
+/// let ranks: Vec<u64> = (0..1000).map(|_| zipf.sample(&mut dice)).collect();
+/// let times = |rank| ranks.iter().filter(|r| **r == rank).count();
+/// assert!(times(0) > times(100) && ranks.iter().all(|rank| *rank < 1000));
+/// ```
 #[derive(Clone, Debug)]
 pub struct Zipf {
     n: u64,

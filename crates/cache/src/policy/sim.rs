@@ -40,6 +40,19 @@ pub struct PageIo {
 }
 
 /// A policy that is replayed to.
+///
+/// ```
+/// use tantalum_cache::policy::sim::{PageEvent, PageIo, Sim};
+/// use tantalum_cache::policy::{Config, Kind, PageId};
+///
+/// let mut sim = Sim::new(&Config::new(Kind::Lru, 2, 8192), None)?;
+/// for page in [1, 2, 1, 3, 2] {
+///     sim.step(PageIo { page: PageId(page), client: 0, event: PageEvent::Read });
+/// }
+/// // Page 3 took the place of page 2, so only the second read of page 1 is a hit.
+/// assert_eq!((sim.counts().reads, sim.counts().read_hits), (5, 1));
+/// # Ok::<(), tantalum_cache::policy::ConfigError>(())
+/// ```
 pub struct Sim {
     policy: Box<dyn Policy>,
     ghosts: Option<Ghosts>,

@@ -1,4 +1,4 @@
-//! The command with the kernel: what it mounts, full disks, and tutorials, which mount something too.
+//! The command with the kernel: what it mounts, full disks, and the pages of the documents, of which some mount something.
 //! A binary of its own: these tests look at the mounts and loop devices of the whole machine, and take
 //! what they need from it.
 
@@ -16,6 +16,6 @@ mod mount_boxes;
 mod mount_cache;
 mod mount_files;
 #[cfg(feature = "full")]
-mod torture;
+mod pages;
 #[cfg(feature = "full")]
-mod tutorial;
+mod torture;

@@ -20,13 +20,21 @@ use tantalum_nand::SECTOR_BYTES;
 #[serde(deny_unknown_fields, default)]
 pub struct PowerDesign {
     /// Joules in the capacitors; 0: as many as a dump can take at worst ([`EnergyModel::full`]).
+    ///
+    /// *Source*: SpartanSSD: energy of programs and erases.
     pub joules: f64,
     /// What a chip draws while it programs, mW (SpartanSSD: 82.5).
+    ///
+    /// *Source*: SpartanSSD.
     pub program_mw: f64,
     /// What a chip draws while it erases, mW (SpartanSSD: 82.5).
+    ///
+    /// *Source*: SpartanSSD.
     pub erase_mw: f64,
     /// Erases under way are stopped, and done again after the restart (SpartanSSD, selective
     /// abort).
+    ///
+    /// *Source*: SpartanSSD: selective abort.
     pub erase_abort: bool,
 }
 

@@ -49,9 +49,13 @@ pub struct Design {
 #[serde(deny_unknown_fields)]
 pub struct WearDesign {
     /// Erase cycles of a unit. After these it cannot be erased any more.
+    ///
+    /// *Source*: data sheets of flash.
     pub endurance: u32,
     /// Erase counts of the units of a die that differ by so many are too far apart: cold
     /// data are moved then, so that their units wear too (static wear levelling). 0: off.
+    ///
+    /// *Source*: own choice.
     #[serde(default)]
     pub spread_max: u32,
 }
@@ -63,21 +67,33 @@ pub struct SpaceDesign {
     /// (raw − logical) / logical, in per cent, everything included. Below 0 the drive is thinly
     /// provisioned: it promises more than its raw flash (−50: twice of it), and refuses new data
     /// when what is live would leave too little for collection.
+    ///
+    /// *Source*: the usual definition; below 0: own choice.
     pub over_provisioning: f64,
     /// Of a thinly provisioned drive: erase units that live data never fill, for collection and
     /// for those that go bad, in per cent of those that they may fill.
+    ///
+    /// *Source*: own choice.
     #[serde(default = "default_thin_spare")]
     pub thin_spare: f64,
     /// Free erase units of a die below which it collects.
+    ///
+    /// *Source*: own choice.
     pub collect_below: u32,
     /// How it chooses what to collect.
+    ///
+    /// *Source*: `cost-benefit`: Rosenblum and Ousterhout (SOSP 1991).
     #[serde(default)]
     pub collector: Collector,
     /// While the host is idle, a die collects until it has this many free erase units. 0: it does
     /// nothing then.
+    ///
+    /// *Source*: own choice.
     #[serde(default)]
     pub background_below: u32,
     /// The host is idle when it has sent no command for so long, µs, and waits for none.
+    ///
+    /// *Source*: own choice.
     #[serde(default = "default_idle_us")]
     pub idle_us: u64,
 }
@@ -106,27 +122,41 @@ pub enum Collector {
 #[serde(deny_unknown_fields)]
 pub struct LinkDesign {
     /// Bandwidth, MB/s.
+    ///
+    /// *Source*: SATA, NVMe.
     pub mb_s: u64,
     /// Bandwidth at which data of the host get from the link through the controller into the
     /// buffer, MB/s, if that is less than the link's. 0: it is not less.
+    ///
+    /// *Source*: own choice; times are fitted to DuraSSD's table.
     #[serde(default)]
     pub write_mb_s: u64,
     /// Time a command occupies the link beside its data, ns.
+    ///
+    /// *Source*: own choice; times are fitted to DuraSSD's table.
     pub occupancy_ns: u64,
     /// Time a command takes beside that, which overlaps with others, ns.
+    ///
+    /// *Source*: own choice; times are fitted to DuraSSD's table.
     pub latency_ns: u64,
     /// Time that each 4 KiB of a command's data take beside the link (the controller, DMA), ns. The
     /// 4 KiB of a row (planes × page) come one after the other. The rows of a command overlap, and
     /// so do commands.
+    ///
+    /// *Source*: own choice; times are fitted to DuraSSD's table.
     #[serde(default)]
     pub page_ns: u64,
     /// Time that each extent of an atomic group occupies the link beside its data (its descriptor is
     /// made, fetched and checked), ns. The group's command is charged besides, once.
+    ///
+    /// *Source*: own choice; fitted to Beyond Block I/O.
     #[serde(default)]
     pub extent_ns: u64,
     /// Bytes that a block of 4 KiB is on the link: 512 to 4096, a power of two. Less than 4096: the
     /// link is charged as if the host's blocks were so small. Behind it they stay 4 KiB. Not with
     /// `logical_bytes` below 4096.
+    ///
+    /// *Source*: own choice.
     #[serde(default = "whole_pages")]
     pub block_bytes: u32,
     /// Bytes in a block of the host: 512 to 4096, a power of two. The drive maps sectors of 4 KiB. If
@@ -134,9 +164,13 @@ pub struct LinkDesign {
     /// sector holds, and writes it whole: buffer, flash and groups count whole sectors. A group has
     /// at most as many blocks as it may have sectors. Such a drive keeps bytes, not stamps. Not with
     /// `cache.shear_bytes` below 4096.
+    ///
+    /// *Source*: 512e of ATA.
     #[serde(default = "whole_pages")]
     pub logical_bytes: u32,
     /// Commands that may be outstanding.
+    ///
+    /// *Source*: SATA, NVMe.
     pub queue_depth: u32,
 }
 
@@ -186,26 +220,40 @@ pub enum ForcedAccess {
 #[serde(deny_unknown_fields)]
 pub struct CacheDesign {
     /// What it promises.
+    ///
+    /// *Source*: DuraSSD: `protected`, against `volatile` and `off`; `through`: own choice.
     pub mode: CacheMode,
     /// Its size, KiB.
+    ///
+    /// *Source*: DuraSSD.
     pub buffer_kib: u32,
     /// A write of up to this many KiB is all or nothing (protected cache only;
     /// others promise one block).
+    ///
+    /// *Source*: DuraSSD.
     pub atomic_unit_kib: u32,
     /// What a flush does.
+    ///
+    /// *Source*: DuraSSD, section 3.3: `order`, beside `drain`; `ignore`: own choice.
     pub flush: FlushMode,
     /// What a write with forced unit access waits for. It makes no difference where the cache is
     /// protected or off.
+    ///
+    /// *Source*: NVMe: `own-pages`; Linux over SATA: `flush`.
     #[serde(default)]
     pub fua: ForcedAccess,
     /// Pages that the flusher keeps back and picks from at random. A power loss then leaves any
     /// part of the unflushed writes. Commands are taken in piece by piece, and overtake each other.
     /// 0: in order of arrival. Not with a protected cache, whose order is a promise.
+    ///
+    /// *Source*: Zheng et al. (FAST 2013).
     #[serde(default)]
     pub reorder: u32,
     /// Pieces in which a page arrives, bytes: less than 4096, and a page of which only a part
     /// has arrived may be programmed so, the rest as it was before ("shorn write"). 512 to
     /// 4096, not with a protected cache. A stamp stands for a whole page and is never shorn.
+    ///
+    /// *Source*: Zheng et al. (FAST 2013).
     #[serde(default = "whole_pages")]
     pub shear_bytes: u32,
 }
@@ -233,53 +281,79 @@ pub struct MapDesign {
     /// Map entries that may have changed since they were last stored. With a protected cache the
     /// emergency dump must hold them. Otherwise the journal is written unasked when it has gathered
     /// so many.
+    ///
+    /// *Source*: DuraSSD: what the dump holds is bounded.
     pub dirty_max: u32,
     /// Map pages that may have changed since they were last stored; 0: only `dirty_max` counts.
     /// Protected cache only.
+    ///
+    /// *Source*: SpartanSSD: DuraSSD with small capacitors.
     #[serde(default)]
     pub dirty_pages_max: u32,
     /// Whether all changed map pages are stored at once when half of `dirty_max` is reached.
     /// Otherwise those that changed longest ago are stored bit by bit.
+    ///
+    /// *Source*: SpartanSSD, design B.
     #[serde(default)]
     pub whole: bool,
     /// What the capacitors keep of it. Protected cache only.
+    ///
+    /// *Source*: DuraSSD: `entries`; SpartanSSD, design E: `units`.
     #[serde(default)]
     pub kept: Kept,
     /// Entries of 16 bytes that the journal of units has room for.
+    ///
+    /// *Source*: SpartanSSD, design E.
     #[serde(default = "default_journal")]
     pub journal_entries: u32,
     /// Ranges of pages in the journal of units at which all changed map pages are stored: a
     /// restart reads what is written beside each page of these.
+    ///
+    /// *Source*: own choice.
     #[serde(default = "default_ranges")]
     pub journal_ranges: u32,
     /// Whether the journal is elastic: when it is full, what is in it is written to flash as it
     /// is, and only `journal_ranges` and idle times end with a checkpoint (SpartanSSD, elastic
     /// journaling). With `kept = "units"`.
+    ///
+    /// *Source*: SpartanSSD, design E.
     #[serde(default)]
     pub elastic: bool,
     /// All changed map pages are stored as soon as that programs no more than this share of
     /// what was programmed since they were stored before, in per cent: a restart then reads
     /// little where little of the map changes. 0: only when the journal asks for it. With
     /// `kept = "units"`.
+    ///
+    /// *Source*: own choice.
     #[serde(default)]
     pub checkpoint_share: f64,
     /// Whether they are stored when the host is idle (see `space.idle_us`). With
     /// `kept = "units"`.
+    ///
+    /// *Source*: SpartanSSD, design E.
     #[serde(default)]
     pub checkpoint_idle: bool,
     /// Whether the last rows of a unit with data tell what is beside its other pages, so that a
     /// restart reads only these of full units (SpartanSSD, summary pages). With `kept = "units"`.
+    ///
+    /// *Source*: SpartanSSD, design ES.
     #[serde(default)]
     pub summary: bool,
     /// Whether the dump says where on flash each map page is: then a restart takes commands as
     /// soon as it has read the dump, and reads map pages when they are asked for, before all
     /// are loaded. Protected cache only.
+    ///
+    /// *Source*: own choice.
     #[serde(default)]
     pub directory: bool,
     /// Erase units into which the map is written at the same time.
+    ///
+    /// *Source*: own choice.
     pub write_points: u32,
     /// Erase units of one dump area (there are two); more units, on more dies, are
     /// faster to write. Protected cache only.
+    ///
+    /// *Source*: DuraSSD: blocks kept erased for the dump; two areas: own choice.
     pub dump_units: u32,
 }
 
@@ -289,13 +363,21 @@ pub struct MapDesign {
 pub struct AtomicDesign {
     /// KiB in one group, at most; less where the buffer is smaller. Without a protected cache
     /// at most 2048, and no more than there are spare erase units for. 0: groups are refused.
+    ///
+    /// *Source*: own choice.
     pub group_kib: u32,
     /// Extents in one group, at most.
+    ///
+    /// *Source*: own choice.
     pub extents: u32,
     /// KiB of all groups that are under way, at most, without a protected cache. Their old and new
     /// data are kept side by side until they are whole, in erase units that are set aside for that.
+    ///
+    /// *Source*: own choice.
     pub outstanding_kib: u32,
     /// How a drive without a protected cache knows that a group is whole.
+    ///
+    /// *Source*: Beyond Block I/O, section 3: `flag`; `record`: own choice.
     pub scheme: GroupScheme,
 }
 
@@ -332,10 +414,16 @@ fn default_ranges() -> u32 {
 #[serde(deny_unknown_fields)]
 pub struct FirmwareDesign {
     /// Firmware time of a write with the cache off, µs.
+    ///
+    /// *Source*: own choice; times are fitted to DuraSSD's table.
     pub through_us: u64,
     /// Firmware time of a flush that finds something to program, µs.
+    ///
+    /// *Source*: own choice; times are fitted to DuraSSD's table.
     pub flush_us: u64,
     /// Firmware time of storing the map because the host waits for it, µs.
+    ///
+    /// *Source*: own choice; times are fitted to DuraSSD's table.
     pub map_us: u64,
 }
 

@@ -13,6 +13,22 @@ const JOURNAL_BLOCKS: u64 = 8192;
 
 /// Runs `job` on `device`.
 ///
+/// ```
+/// use tantalum_device::{Caps, CommandKind, Payload, PowerCycle, RamDevice, RamOptions};
+/// use tantalum_rt::Runtime;
+/// use tantalum_workload::jobs::{Job, run};
+///
+/// let mut runtime = Runtime::virtual_time(1);
+/// let rt = runtime.handle();
+/// let ram = RamDevice::new(&rt, RamOptions::new(Caps::power_safe(1024, Payload::Stamps)));
+/// // A hundred random writes, a flush after every tenth.
+/// let job = Job { commands: Some(100), fsync_every: 10, ..Job::default() };
+/// let report = runtime.block_on(async move { run(&rt, &ram.device(), &job, 1).await });
+/// let report = report.unwrap().unwrap();
+/// assert_eq!(report.stats.of(CommandKind::Write).commands, 100);
+/// assert_eq!(report.stats.of(CommandKind::Flush).commands, 10);
+/// ```
+///
 /// # Errors
 /// [`JobError`]: the job is not valid, or a command failed. After the first failure the commands in
 /// flight are waited for.
@@ -25,7 +41,7 @@ pub async fn run<D: BlockDevice + Clone + 'static>(
     run_observed(rt, device, job, seed, |_, _| ()).await
 }
 
-/// The same. `done` is called for each completed command and fsync of the job, with its duration.
+/// The same as [`run`]. `done` is called for each completed command and fsync of the job, with its duration.
 ///
 /// # Errors
 /// [`JobError`], as for [`run`].

@@ -4,6 +4,26 @@
 //! then an iterator of [`Event`]s. [`Summary`] takes events and summarizes the trace. Nothing here
 //! opens files.
 //!
+//! ```
+//! use tantalum_workload::trace::{Format, Options, Summary, Trace};
+//!
+//! let log = "fio version 3 iolog\n\
+//!            0 /dev/vdb add\n\
+//!            1 /dev/vdb write 0 4096\n\
+//!            2 /dev/vdb write 4096 4096\n\
+//!            3 /dev/vdb read 8192 512\n";
+//! let mut trace = Trace::open("a log", log.as_bytes(), &Options::default())?;
+//! assert_eq!(trace.format(), Format::Fio3);
+//! let mut summary = Summary::new();
+//! for event in &mut trace {
+//!     summary.add(&event?);
+//! }
+//! let report = summary.report();
+//! assert_eq!((report.writes.count, report.writes.bytes, report.reads.count), (2, 8192, 1));
+//! assert_eq!(trace.devices(), ["/dev/vdb"]);
+//! # Ok::<(), tantalum_workload::trace::TraceError>(())
+//! ```
+//!
 //! 1. **One type.** In every format an event's offset and length are in bytes, and its time is in
 //!    nanoseconds.
 //! 2. **No guessing.** A malformed line or record ends the trace with an error that names file,

@@ -211,14 +211,18 @@ pub fn add_sources(text: &mut String) {
     }
 }
 
-/// Each key that the code knows is on the page, in its table.
+/// Each key that the code knows is on the page, in its table, and says where it comes from.
 #[test]
 fn no_key_is_missing() {
     let design = Design::preset("durassd").expect("a preset").to_toml();
     let design: Table = design.parse().expect("TOML");
     for (table, name, source) in TABLES {
         let of_code = design[table].as_table().expect("a table");
-        let mut of_page: Vec<String> = fields(source, name).into_iter().map(|f| f.name).collect();
+        let all = fields(source, name);
+        let unsourced: Vec<&str> =
+            all.iter().filter(|f| f.source.is_none()).map(|f| f.name.as_str()).collect();
+        assert!(unsourced.is_empty(), "{table}: no source of {unsourced:?}");
+        let mut of_page: Vec<String> = all.into_iter().map(|f| f.name).collect();
         of_page.sort();
         let mut keys: Vec<String> = of_code.keys().cloned().collect();
         keys.sort();

@@ -9,6 +9,8 @@ pub struct Field {
     pub of: String,
     /// Its comment, in one line.
     pub doc: String,
+    /// Where it comes from, as the comment says at its end.
+    pub source: Option<String>,
 }
 
 /// The lines between the braces of the item that begins with this.
@@ -35,9 +37,14 @@ pub fn fields(source: &str, name: &str) -> Vec<Field> {
         } else if let Some((field, of)) = line.trim_end_matches(',').split_once(": ") {
             let name = own_name.take().unwrap_or(field.trim_start_matches("pub "));
             let doc = plain(&std::mem::take(&mut doc));
+            let (doc, source) = match doc.split_once(" *Source*: ") {
+                Some((doc, source)) => (doc.trim(), Some(source.trim_end_matches('.').to_string())),
+                None => (doc.as_str(), None),
+            };
             if std::mem::replace(&mut is_key, true) {
                 assert!(!doc.is_empty(), "{name} has no comment");
-                fields.push(Field { name: name.to_string(), of: of.to_string(), doc });
+                let (name, of, doc) = (name.to_string(), of.to_string(), doc.to_string());
+                fields.push(Field { name, of, doc, source });
             }
         }
     }

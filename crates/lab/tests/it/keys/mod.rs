@@ -4,7 +4,8 @@
 //!
 //! 1. Meanings are the comments of the fields in the code, defaults are what the code fills in.
 //! 2. Ranges are found by asking the checks of the code; no number is written down here.
-//! 3. Sources are the comments in the presets.
+//! 3. Sources of values are the comments in the presets; those of keys, what follows `*Source*:` in the
+//!    comment of the field. Each key of a drive has one.
 //!
 //! To write the page anew: `TANTALUM_WRITE=1 cargo test -p tantalum-lab --test it keys`.
 
@@ -32,6 +33,10 @@ values may make it wider or narrower: an error says which.
 const OF_DESIGNS: &str = "
 A design is the file of `tantalum drive create --design FILE`, and in experiments `[design.NAME]`
 and `[drive]`, as in `drive.cache.buffer_kib`.
+
+The source of a key of a drive is that of the mechanism or quantity. DuraSSD, SpartanSSD and Beyond
+Block I/O are publications: [designs.md](designs.md) names them. Values have sources of their own,
+[below](#where-the-values-of-the-presets-come-from).
 ";
 
 fn page() -> String {

@@ -110,7 +110,10 @@ pub struct Keys<'a> {
 
 /// Adds a table of keys to the page.
 pub fn rows(text: &mut String, keys: &Keys<'_>, kind: &Kind<'_>, words: &Words) {
-    text.push_str("| key | meaning | default | unit | range |\n|---|---|---|---|---|\n");
+    let sourced = keys.all.iter().any(|field| field.source.is_some());
+    let (head, line) = if sourced { (" source |", "---|") } else { ("", "") };
+    let _ = writeln!(text, "| key | meaning | default | unit | range |{head}");
+    let _ = writeln!(text, "|---|---|---|---|---|{line}");
     for field in keys.all {
         let is_needed = keys.needed.contains(&field.name.as_str());
         let default = in_words(field, keys.defaults.get(&field.name), is_needed);
@@ -132,6 +135,11 @@ pub fn rows(text: &mut String, keys: &Keys<'_>, kind: &Kind<'_>, words: &Words) 
         };
         let unit = if field.of == "bool" { "" } else { unit(&field.name) };
         let meaning = meaning.replace('|', "\\|");
-        let _ = writeln!(text, "| `{}` | {meaning} | {default} | {unit} | {range} |", field.name);
+        let source = field.source.as_ref().map_or(String::new(), |source| format!(" {source} |"));
+        let _ = writeln!(
+            text,
+            "| `{}` | {meaning} | {default} | {unit} | {range} |{source}",
+            field.name
+        );
     }
 }
