@@ -14,7 +14,7 @@ use crate::subject::Subject;
 use std::cell::RefCell;
 use std::rc::Rc;
 use tantalum_cache::flash::{DeviceStore, FlashCache, OpenError, OpenOptions};
-use tantalum_device::{IoError, Link, Operation, PowerCycle};
+use tantalum_device::{BlockDevice, IoError, Link, Operation, PowerCycle};
 use tantalum_rt::Rt;
 use tantalum_rt::sync::{Permit, Semaphore};
 
@@ -83,6 +83,11 @@ impl BareCacheBox {
     /// The cache, if it is open.
     pub fn open(&self) -> Option<Open> {
         self.running.borrow().clone()
+    }
+
+    /// Bytes of its flash device.
+    pub(super) fn flash_bytes(&self) -> u64 {
+        self.devices.flash.device().caps().bytes()
     }
 
     /// The slow store, past the cache.

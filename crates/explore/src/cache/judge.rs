@@ -9,8 +9,8 @@
 //! | `Discard(at, n)` | they are forgotten, and written anew to the slow store |
 //! | `Flush` | what is in the pool leaves it, and everything becomes durable |
 //!
-//! Flushes also scrub, clean, close and give up the cache in turns: after the two last ones it is
-//! opened again, or made anew.
+//! Flushes also scrub, clean, resize, close and give up the cache in turns: after the two last ones it
+//! is opened again, or made anew. It is resized while other commands go on.
 
 use crate::cache::bare::{BareCacheBox, Cache, Open};
 use crate::cache::versions::{Versions, content};
@@ -330,6 +330,14 @@ impl CacheJudge {
             }
             if number % 4 == 1 {
                 cache.scrub().await?;
+            }
+            if number % 5 == 2 {
+                let bytes = session.subject.flash_bytes() * (5 + number / 5 % 4) / 8;
+                match cache.resize(bytes).await {
+                    // The smallest cache takes more.
+                    Ok(()) | Err(CacheError::Invalid(_)) => {}
+                    Err(error) => return Err(error.into()),
+                }
             }
         }
         match number {
