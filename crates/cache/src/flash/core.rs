@@ -1,21 +1,23 @@
 //! What the calls and the tasks of a cache share, and the way of a page into the ring.
 //!
 //! A page goes this way: `evict.rs` (may it leave RAM, must it be written) → here (the open batch;
-//! sealing) → `writer.rs` (one write for each batch) → `front.rs` (second chance, slow store). What
+//! sealing) → `writer.rs` (one write for each part) → `front.rs` (second chance, slow store). What
 //! `ring.rs` decides orders all of that. `fetch.rs` reads, `keeper.rs` writes segments.
 //!
-//! 1. Pages enter the open batch in one poll: its bytes, its index entry, and the end of the older
-//!    version. So a fetch finds the newest version at any moment, in memory until its batch is
+//! 1. Pages enter the open part in one poll: its bytes, its index entry, and the end of the older
+//!    version. So a fetch finds the newest version at any moment, in memory until its part is
 //!    durable, then on flash.
-//! 2. A call that waits for a batch ends well only when the batch is durable.
+//! 2. A call that waits for a part ends well only when the part is durable.
 //! 3. Once the flash device has failed a write, or the cache is closed, nothing is changed any more.
 //!    Fetches go on.
-//! 4. Bounded. Memory has the open batch and [`DEPTH`](crate::flash::ring::DEPTH) sealed ones. What
+//! 4. Bounded. Memory has the open part and [`DEPTH`](crate::flash::ring::DEPTH) sealed ones. What
 //!    does not fit waits.
+//! 5. **Parts.** What has to be durable before a batch is full is written as a part of it. The next
+//!    pages enter another part, if its descriptor and a frame still fit the batch.
 
 use crate::flash::error::CacheError;
 use crate::flash::format::Mode;
-use crate::flash::format::{Frame, Label, Superblock, checksum};
+use crate::flash::format::{Frame, Label, Part, Superblock, checksum};
 use crate::flash::host::Host;
 use crate::flash::index::{Index, Place};
 use crate::flash::medium::Medium;
@@ -28,12 +30,13 @@ use crate::policy::{Ghosts, Guard};
 use rustc_hash::FxHashSet;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::rc::Rc;
 use tantalum_device::{BlockDevice, IoError};
 use tantalum_rt::sync::{Mutex, Semaphore, WaitQueue};
 use tantalum_rt::{Domain, First, Nanos, Rt, first};
 
-/// The batch that pages enter.
+/// The part that pages enter.
 #[derive(Default)]
 pub(crate) struct Open {
     /// Room for the descriptor, then the frames that are in.
@@ -42,14 +45,21 @@ pub(crate) struct Open {
     pub since: Option<Nanos>,
     /// It is sealed as soon as it can be, full or not.
     pub due: bool,
+    /// It is the last one of its batch, whatever room that has.
+    pub ends: bool,
     /// Pages that were pulled into it.
     pub pulled: Vec<(u64, u64)>,
 }
 
-/// A batch that is sealed and not durable.
+/// A part that is sealed and not durable.
 pub(crate) struct Sealed {
     pub bytes: Rc<Vec<u8>>,
     pub pulled: Vec<(u64, u64)>,
+    /// Its frames and tombstones, of those of the batch.
+    pub frames: Range<usize>,
+    pub tombstones: Range<usize>,
+    /// Another part follows.
+    pub more: bool,
 }
 
 /// Flushes of the slow store, by their numbers.
@@ -73,7 +83,9 @@ pub(crate) struct State {
     pub ring: Ring,
     pub index: Index,
     pub open: Open,
-    pub sealed: BTreeMap<u64, Sealed>,
+    pub sealed: BTreeMap<Part, Sealed>,
+    /// Tombstones of the open batch before its open part.
+    pub buried: usize,
     /// Reads under way, by batch.
     pub reads: BTreeMap<u64, u64>,
     /// Pages that are being written to the slow store.
@@ -137,6 +149,14 @@ pub(crate) struct Core<F, S> {
     pub written: WaitQueue,
 }
 
+impl State {
+    /// Whether a frame that the ring holds is durable.
+    pub fn is_durable(&self, at: Place) -> bool {
+        let durable = self.ring.durable();
+        at.batch < durable.batch || self.index.part_of(at) < durable
+    }
+}
+
 impl<F: BlockDevice, S: SlowStore> Core<F, S> {
     /// Nothing is changed any more (3).
     pub fn stop(&self, why: String) {
@@ -167,7 +187,7 @@ impl<F: BlockDevice, S: SlowStore> Core<F, S> {
         note(&mut self.state.borrow_mut().stats);
     }
 
-    /// Puts a version of a page into the open batch, which must have room (1).
+    /// Puts a version of a page into the open part, which must have room (1).
     pub fn enter(&self, frame: Frame, data: &[u8]) -> Place {
         let place = self.put(frame, data);
         self.turn();
@@ -175,7 +195,7 @@ impl<F: BlockDevice, S: SlowStore> Core<F, S> {
         place
     }
 
-    /// The same, without a look at whether the batch is full now.
+    /// The same, without a look at whether the part is full now.
     pub fn put(&self, frame: Frame, data: &[u8]) -> Place {
         let state = &mut *self.state.borrow_mut();
         state.open.begin(self.rt.now(), self.medium.layout().descriptor);
@@ -183,20 +203,38 @@ impl<F: BlockDevice, S: SlowStore> Core<F, S> {
         state.index.push(frame, false)
     }
 
-    /// Seals the open batch when it should and can be, and opens the next one.
+    /// Seals the open part when it should and can be, and opens the next one (5).
     pub fn turn(&self) {
         let mut state = self.state.borrow_mut();
         let state = &mut *state;
         let mut sealed = false;
         while self.is_due(state) && state.ring.may_seal() {
-            let batch = state.ring.open();
-            let empty = self.frames_free(state);
-            state.ghosts_skip(empty);
+            let part = state.ring.open();
+            let content = state.index.batch(part.batch);
+            let (frames, tombstones) = (content.frames.len(), content.tombstones.len());
+            let begin = content.parts.last().copied().unwrap_or(0);
+            let layout = self.medium.layout();
             let open = std::mem::take(&mut state.open);
-            let full = Sealed { bytes: Rc::new(open.bytes), pulled: open.pulled };
-            state.sealed.insert(batch, full);
-            state.ring.seal();
-            state.index.begin_batch();
+            let more = !open.ends
+                && layout.frames_with(part.number + 1) > frames
+                && tombstones < layout.tombstones();
+            let full = Sealed {
+                bytes: Rc::new(open.bytes),
+                pulled: open.pulled,
+                frames: begin..frames,
+                tombstones: state.buried..tombstones,
+                more,
+            };
+            state.sealed.insert(part, full);
+            state.ring.seal(more);
+            if more {
+                state.buried = tombstones;
+                state.index.begin_part();
+            } else {
+                state.buried = 0;
+                state.ghosts_skip((layout.frames as usize).saturating_sub(frames));
+                state.index.begin_batch();
+            }
             sealed = true;
         }
         if sealed {
@@ -206,20 +244,38 @@ impl<F: BlockDevice, S: SlowStore> Core<F, S> {
     }
 
     fn is_due(&self, state: &State) -> bool {
-        let frames = state.index.batch(state.ring.open()).frames.len();
         let begun = state.open.since.is_some();
-        begun && (state.open.due || frames == self.medium.layout().frames as usize)
+        begun && (state.open.due || self.frames_free(state) == 0)
     }
 
-    /// How many more pages the open batch takes now.
+    /// How many more pages the open part takes now.
     pub fn frames_free(&self, state: &State) -> usize {
-        let frames = state.index.batch(state.ring.open()).frames.len();
-        self.medium.layout().frames as usize - frames
+        let open = state.ring.open();
+        let frames = state.index.batch(open.batch).frames.len();
+        self.medium.layout().frames_with(open.number).saturating_sub(frames)
     }
 
-    /// Waits until a batch is durable (2).
-    pub async fn wait_durable(&self, batch: u64) -> Result<(), CacheError> {
-        let durable = || self.state.borrow().ring.durable() > batch;
+    /// Waits until a part is durable (2).
+    pub async fn wait_durable(&self, part: Part) -> Result<(), CacheError> {
+        self.wait_durable_to(part.next()).await
+    }
+
+    /// Waits until a frame is durable.
+    pub async fn wait_placed(&self, place: Place) -> Result<(), CacheError> {
+        let part = {
+            let state = self.state.borrow();
+            let known = place.batch >= state.ring.durable().batch;
+            known.then(|| state.index.part_of(place))
+        };
+        match part {
+            Some(part) => self.wait_durable(part).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Waits until everything before this part is durable.
+    pub async fn wait_durable_to(&self, end: Part) -> Result<(), CacheError> {
+        let durable = || self.state.borrow().ring.durable() >= end;
         self.patiently(&self.durable, durable).await
     }
 
@@ -255,18 +311,33 @@ impl<F: BlockDevice, S: SlowStore> Core<F, S> {
         }
     }
 
-    /// Has the open batch written, full or not, if anything is in it; returns it.
-    pub fn hurry(&self) -> Option<u64> {
-        let batch = {
+    /// Has the open part written, full or not, if anything is in it; returns it.
+    pub fn hurry(&self) -> Option<Part> {
+        let part = {
             let mut state = self.state.borrow_mut();
-            let batch = state.ring.open();
+            let part = state.ring.open();
             let begun = state.open.since.is_some();
             state.open.due |= begun;
-            begun.then_some(batch)
+            begun.then_some(part)
         };
         self.turn();
         self.work.notify_all();
-        batch
+        part
+    }
+
+    /// The open batch takes no other part, and what is in it is written. If it has parts, and nothing
+    /// in the open one, that is an empty one.
+    pub fn end_batch(&self) {
+        {
+            let mut state = self.state.borrow_mut();
+            let state = &mut *state;
+            if state.ring.open().number > 0 || state.open.since.is_some() {
+                state.open.begin(self.rt.now(), self.medium.layout().descriptor);
+                (state.open.due, state.open.ends) = (true, true);
+            }
+        }
+        self.turn();
+        self.work.notify_all();
     }
 
     /// Releases batches at the front whose time has come.

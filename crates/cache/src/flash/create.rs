@@ -6,7 +6,7 @@
 use crate::flash::carrier::Carrier;
 use crate::flash::error::OpenError;
 use crate::flash::format::{
-    self, BATCHES_MIN, COPIES, FRAMES_MAX, Found, HEAD_BYTES, Label, LabelState, Layout,
+    self, BATCHES_MIN, COPIES, FRAMES_MAX, Found, HEAD_BYTES, Label, LabelState, Layout, Part,
     Superblock, Uuid, decode_newest, is_page,
 };
 use crate::flash::keeper::write_label;
@@ -101,7 +101,7 @@ pub(crate) async fn format<F: BlockDevice, S: SlowStore>(
         layout,
         bytes: flash.caps().bytes(),
         front: 1,
-        rear: 1,
+        rear: Part::first(1),
     };
     if labelled {
         let label = Label {

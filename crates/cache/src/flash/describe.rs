@@ -123,13 +123,16 @@ pub(crate) async fn check<F: BlockDevice, S: SlowStore>(
     let (pages, dirty) = found.index.counts();
     let mut checked = Checked { restart: found.stats, pages, dirty, ..Checked::default() };
     checked.restart.found = pages;
-    for batch in found.front..found.rear {
+    for batch in found.front..found.rear.last_batch() + 1 {
         let frames = found.index.batch(batch).frames.iter().enumerate();
         let valid =
             frames.filter(|(frame, _)| found.index.is_valid(Place { batch, frame: *frame }));
         let valid: Vec<_> = valid.map(|(frame, (f, _))| (frame, *f)).collect();
-        let Some((last, _)) = valid.last() else { continue };
-        let bytes = medium.read_frames(batch, last + 1).await.map_err(io(FLASH))?;
+        if valid.is_empty() {
+            continue;
+        }
+        let content = found.index.batch(batch);
+        let bytes = medium.read_batch(batch, content).await.map_err(io(FLASH))?;
         for (frame, f) in valid {
             if checksum(&bytes[frame * medium.page()..][..medium.page()]) == f.checksum {
                 continue;

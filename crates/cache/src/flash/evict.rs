@@ -16,7 +16,7 @@
 
 use crate::flash::core::{Core, State, frame_of};
 use crate::flash::error::CacheError;
-use crate::flash::format::Mode;
+use crate::flash::format::{Mode, Part};
 use crate::flash::host::PageOut;
 use crate::flash::index::Place;
 use crate::flash::slow::SlowStore;
@@ -90,10 +90,10 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> Core<F, S> {
     pub async fn settle(self: &Rc<Self>, staged: &Staged, data: &[u8]) -> Result<(), CacheError> {
         let Some(place) = staged.place else { return Ok(()) };
         if self.mode == Mode::Through && staged.entered_dirty {
-            self.wait_durable(place.batch).await?;
+            self.wait_placed(place).await?;
             self.clean(place, staged.page, data).await?;
         }
-        self.wait_durable(place.batch).await
+        self.wait_placed(place).await
     }
 
     /// Puts a page into the open batch, if that is needed and there is room. `None`: no room.
@@ -206,13 +206,13 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> Core<F, S> {
             if open { self.frames_free(&state) } else { 0 }
         };
         let fits = || free() >= pages;
-        let is_short = || (1..pages).contains(&free()) && !self.state.borrow().open.due;
+        let is_short = || (1..pages).contains(&free()) && !self.state.borrow().open.ends;
         while !fits() {
-            let batch = self.state.borrow().ring.open();
+            let part = self.state.borrow().ring.open();
             if is_short() {
-                self.hurry();
+                self.end_batch();
             }
-            let changed = || fits() || is_short() || self.state.borrow().ring.open() != batch;
+            let changed = || fits() || is_short() || self.state.borrow().ring.open() != part;
             self.patiently(&self.room, changed).await?;
         }
         self.check_open()
@@ -262,8 +262,8 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> Core<F, S> {
     }
 
     pub async fn forget(&self, pages: Range<u64>) -> Result<(), CacheError> {
-        if let Some(batch) = self.bury(pages.clone()).await? {
-            self.wait_durable(batch).await?;
+        if let Some(part) = self.bury(pages.clone()).await? {
+            self.wait_durable(part).await?;
             self.unwritten(pages).await;
         }
         Ok(())
@@ -275,8 +275,8 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> Core<F, S> {
         self.written.until(|| !busy()).await;
     }
 
-    /// Puts a tombstone of these pages into the open batch. Returns it; `None`: there are no pages.
-    pub async fn bury(&self, pages: Range<u64>) -> Result<Option<u64>, CacheError> {
+    /// Puts a tombstone of these pages into the open part. Returns it; `None`: there are no pages.
+    pub async fn bury(&self, pages: Range<u64>) -> Result<Option<Part>, CacheError> {
         self.check_open()?;
         if pages.end > self.slow.pages() {
             let (end, all) = (pages.end, self.slow.pages());
@@ -290,15 +290,15 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> Core<F, S> {
         let most = self.medium.layout().tombstones();
         let has_room = || {
             let state = self.state.borrow();
-            let used = state.index.batch(state.ring.open()).tombstones.len();
+            let used = state.index.batch(state.ring.open().batch).tombstones.len();
             self.gates.get() == 0 && used < most
         };
         while !has_room() {
-            self.hurry();
+            self.end_batch();
             self.patiently(&self.room, has_room).await?;
             self.check_open()?;
         }
-        let batch = {
+        let part = {
             let mut state = self.state.borrow_mut();
             state.stats.forgotten += count;
             state.ghosts_forget(pages.clone());
@@ -311,6 +311,6 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> Core<F, S> {
             state.ring.open()
         };
         self.work.notify_all();
-        Ok(Some(batch))
+        Ok(Some(part))
     }
 }

@@ -10,8 +10,7 @@
 
 use crate::flash::core::{Core, State};
 use crate::flash::error::CacheError;
-use crate::flash::format::Mode;
-use crate::flash::format::checksum;
+use crate::flash::format::{Mode, Part, checksum};
 use crate::flash::index::Place;
 use crate::flash::slow::SlowStore;
 use std::cell::RefCell;
@@ -35,30 +34,34 @@ pub enum Fetched {
 
 impl<F: BlockDevice + 'static, S: SlowStore + 'static> Core<F, S> {
     pub async fn fetch(self: &Rc<Self>, page: u64, buf: &mut [u8]) -> Result<Fetched, CacheError> {
-        self.fetch_cleaning(page, buf, u64::MAX).await
+        self.fetch_cleaning(page, buf, Part::first(u64::MAX)).await
     }
 
-    /// The same; with write-through only what is in batches before `before` has to be on the slow
+    /// The same; with write-through only what is in parts before `before` has to be on the slow
     /// store.
     pub async fn fetch_cleaning(
         self: &Rc<Self>,
         page: u64,
         buf: &mut [u8],
-        before: u64,
+        before: Part,
     ) -> Result<Fetched, CacheError> {
         self.check_page(page, buf.len())?;
         self.count(|s| s.fetches += 1);
         self.ghost_fetch(page);
         let found = self.state.borrow().index.find(page);
         let Some((place, frame)) = found else { return self.fetch_slow(page, buf).await };
-        self.state.borrow_mut().index.refer(place);
-        let read = self.read_place(place, buf).await;
+        let part = {
+            let index = &mut self.state.borrow_mut().index;
+            index.refer(place);
+            index.part_of(place)
+        };
+        let read = self.read_place(part, place, buf).await;
         let whole = read.is_ok() && checksum(buf) == frame.checksum;
         if whole {
-            if self.mode == Mode::Through && frame.dirty && place.batch < before {
+            if self.mode == Mode::Through && frame.dirty && part < before {
                 // What a time of write-back left, or an eviction that a crash ended. One that is under
                 // way has to be on flash first: a cut might tear the page on the slow store.
-                self.wait_durable(place.batch).await?;
+                self.wait_durable(part).await?;
                 self.clean(place, page, buf).await?;
             }
             self.count(|s| s.hits += 1);
@@ -100,31 +103,32 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> Core<F, S> {
     }
 
     /// Reads a frame, from memory if it is still there.
-    async fn read_place(&self, place: Place, buf: &mut [u8]) -> Result<(), IoError> {
+    async fn read_place(&self, part: Part, place: Place, buf: &mut [u8]) -> Result<(), IoError> {
         let _reading = {
             let state = self.state.borrow();
-            if let Some(bytes) = state.in_memory(place.batch) {
+            if let Some((bytes, before)) = state.in_memory(part) {
                 // A link that is cut answers nothing.
                 if !self.medium.is_alive() {
                     return Err(IoError::PowerLost);
                 }
-                buf.copy_from_slice(&bytes[self.medium.frame_in_batch(place.frame)]);
+                buf.copy_from_slice(&bytes[self.medium.frame_in_part(place.frame - before)]);
                 return Ok(());
             }
             drop(state);
             self.pin(place.batch)
         };
-        self.medium.read_frame(place.batch, place.frame, buf).await
+        self.medium.read_run(part, place.frame, buf).await
     }
 }
 
 impl State {
-    /// The bytes of a batch that is not durable.
-    pub fn in_memory(&self, batch: u64) -> Option<&[u8]> {
-        if batch == self.ring.open() {
-            return Some(&self.open.bytes);
+    /// The bytes of a part that is not durable, and how many frames of its batch are before it.
+    pub fn in_memory(&self, part: Part) -> Option<(&[u8], usize)> {
+        if part == self.ring.open() {
+            let before = self.index.batch(part.batch).parts.last().copied().unwrap_or(0);
+            return Some((&self.open.bytes, before));
         }
-        self.sealed.get(&batch).map(|s| &s.bytes[..])
+        self.sealed.get(&part).map(|s| (&s.bytes[..], s.frames.start))
     }
 }
 

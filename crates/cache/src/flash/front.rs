@@ -18,7 +18,7 @@
 
 use crate::flash::core::{Core, Held, Refused};
 use crate::flash::error::CacheError;
-use crate::flash::format::{Frame, Mode, checksum};
+use crate::flash::format::{Frame, Mode, Part, checksum};
 use crate::flash::index::Place;
 use crate::flash::options::Replacement;
 use crate::flash::slow::SlowStore;
@@ -99,7 +99,7 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> Core<F, S> {
         let valid = self.valid_frames(batch);
         let needed: Vec<Place> =
             valid.iter().map(|v| v.0).filter(|place| self.is_needed(*place)).collect();
-        let data = self.read_needed(batch, &needed).await.map_err(CacheError::Flash)?;
+        let data = self.read_needed(&needed).await.map_err(CacheError::Flash)?;
         let verdict = self.judge(batch, &valid, &needed, &data);
         let chosen = self.pending.choose(verdict.slow.iter().map(|l| l.page));
         if let Some(Frame { page, lsn, .. }) = verdict.lost {
@@ -155,20 +155,26 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> Core<F, S> {
         self.written.notify_all();
     }
 
-    /// Reads the frames of a batch that are needed (1).
-    async fn read_needed(&self, batch: u64, needed: &[Place]) -> Result<Frames, IoError> {
+    /// Reads these frames of a batch (1).
+    async fn read_needed(&self, needed: &[Place]) -> Result<Frames, IoError> {
         let page = self.medium.page();
         let first = needed.first().map_or(0, |place| place.frame);
         let count = needed.last().map_or(0, |place| place.frame + 1 - first);
         let mut bytes = vec![0; count * page];
         let mut rest = &mut bytes[..];
         let (mut at, mut reads) = (first, Vec::new());
-        for run in needed.chunk_by(|a, b| a.frame + 1 == b.frame) {
-            let (gap, length) = (run[0].frame - at, run.len());
+        let parts: Vec<Part> = {
+            let state = self.state.borrow();
+            needed.iter().map(|place| state.index.part_of(*place)).collect()
+        };
+        let placed: Vec<(Place, Part)> = needed.iter().copied().zip(parts).collect();
+        for run in placed.chunk_by(|(a, p), (b, q)| a.frame + 1 == b.frame && p == q) {
+            let (first_of, part) = (run[0].0.frame, run[0].1);
+            let (gap, length) = (first_of - at, run.len());
             let (buf, behind) = rest[gap * page..].split_at_mut(length * page);
             rest = behind;
-            at = run[0].frame + length;
-            reads.push(self.medium.read_frame(batch, run[0].frame, buf));
+            at = first_of + length;
+            reads.push(self.medium.read_run(part, first_of, buf));
         }
         join_all(reads).await.into_iter().collect::<Result<(), IoError>>()?;
         Ok(Frames { page, bytes, first })
@@ -368,10 +374,13 @@ impl<F: BlockDevice, S: SlowStore> Core<F, S> {
             None => false,
             Some((at, frame)) if at == leaving.place => frame.dirty,
             Some((at, frame)) => {
-                let from = if leaving.cleans { state.ring.placed() } else { state.ring.durable() };
+                let stays = match leaving.cleans {
+                    true => at.batch >= state.ring.placed(),
+                    false => !state.is_durable(at),
+                };
                 frame.dirty
                     && !self.pending.is_overtaken(leaving.page, leaving.place)
-                    && at.batch >= from
+                    && stays
                     && !state.index.is_buried_since(leaving.place, leaving.page)
             }
         }

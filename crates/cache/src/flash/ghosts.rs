@@ -42,7 +42,7 @@ pub(crate) fn ghosts_of(
     };
     let config = Config { batch: layout.frames, inherits: false, ..Config::new(kind, 0, PAGE) };
     let mut ghosts = Ghosts::of_sizes(&config, frames, one_in).ok()?;
-    for batch in ring.front()..=ring.open() {
+    for batch in ring.front()..=ring.open().batch {
         let entries = &index.batch(batch).frames;
         for (frame, (entry, referenced)) in entries.iter().enumerate() {
             match index.is_valid(Place { batch, frame }) {
@@ -53,7 +53,7 @@ pub(crate) fn ghosts_of(
                 is_fetched(&mut ghosts, entry.page);
             }
         }
-        if batch < ring.open() {
+        if batch < ring.open().batch {
             ghosts.skip(u64::from(layout.frames) - entries.len() as u64);
         }
     }

@@ -4,7 +4,7 @@
 //!    batches until these are released, and mean nothing.
 //! 2. A frame that is not dirty is on the slow store for good.
 
-use crate::flash::format::{Frame, SegmentBatch, Tombstone};
+use crate::flash::format::{Frame, Part, SegmentBatch, Tombstone};
 use crate::planted::planted;
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
@@ -39,6 +39,17 @@ impl Index {
     /// Begins the next batch.
     pub fn begin_batch(&mut self) {
         self.batches.push_back(SegmentBatch::default());
+    }
+
+    /// The next frames of the batch that was begun last are in another part of it.
+    pub fn begin_part(&mut self) {
+        let batch = self.batches.back_mut().expect("a batch was begun");
+        batch.parts.push(batch.frames.len());
+    }
+
+    /// The part that has this frame.
+    pub fn part_of(&self, at: Place) -> Part {
+        Part { batch: at.batch, number: self.batch(at.batch).part_of(at.frame) }
     }
 
     /// The number of the batch that was begun last.

@@ -11,12 +11,15 @@
 //!    write that a cut has torn. So when nothing has entered for a while, and all is durable, the
 //!    superblock says so, once for each such time. The label need not change. With write-through
 //!    that is not needed: what a batch is said to lack is on the slow store.
-//! 5. Whoever writes superblock and label while the cache is used has the turn to write segments.
+//! 5. **A lap.** The superblock says the same, in either mode, when three quarters of a ring have been written
+//!    since anything has said so: a restart looks for the rear from there on. That is so if segments are
+//!    written slowly, or cover more than a ring that has become smaller.
+//! 6. Whoever writes superblock and label while the cache is used has the turn to write segments.
 
 use crate::flash::core::{Core, Heads};
 use crate::flash::error::CacheError;
 use crate::flash::format::{
-    Label, LabelState, Mode, Segment, SegmentBatch, Superblock, write_order,
+    Label, LabelState, Mode, Part, Segment, SegmentBatch, Superblock, write_order,
 };
 use crate::flash::open;
 use crate::flash::slow::{LABEL_BYTES, SlowStore};
@@ -28,10 +31,11 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> Core<F, S> {
     /// Writes segments as they become complete.
     pub async fn keep_segments(&self) {
         let layout = self.medium.layout();
-        let mut next = layout.segment_of(self.state.borrow().ring.open());
+        let mut next = layout.segment_of(self.state.borrow().ring.open().batch);
         let mut refreshed = 0;
         loop {
-            let complete = || self.state.borrow().ring.durable() >= layout.batches_of(next).end;
+            let complete =
+                || self.state.borrow().ring.durable().batch >= layout.batches_of(next).end;
             self.work.until(|| self.is_stopped() || self.closing.get() || complete()).await;
             if self.is_stopped() || self.closing.get() {
                 return;
@@ -41,25 +45,34 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> Core<F, S> {
             refreshed = if refreshed + 1 < next { oldest.max(refreshed + 1) } else { oldest };
             let old = Some(refreshed).filter(|old| *old < next);
             for segment in [Some(next), old].into_iter().flatten() {
-                if let Err(error) = self.write_segment(segment).await {
+                if let Err(error) = self.write_segment(segment, false).await {
                     return self.stop(format!("a write of the flash device failed: {error}"));
                 }
             }
+            // What a segment knows counts when the next one is there: its own may be damaged.
+            self.state.borrow_mut().ring.vouch(layout.batches_of(next).start);
+            self.work.notify_all();
             next += 1;
         }
     }
 
-    /// Writes what is durable of a segment.
-    pub async fn write_segment(&self, number: u64) -> Result<(), IoError> {
+    /// Writes the durable batches of a segment; `all`: also the parts of the open one, in which nothing
+    /// else is.
+    pub async fn write_segment(&self, number: u64, all: bool) -> Result<(), IoError> {
         let segment = {
             let state = self.state.borrow();
             let batches = self.medium.layout().batches_of(number);
             let first = batches.start.max(state.ring.front());
-            let end = batches.end.min(state.ring.durable());
-            let batches: Vec<SegmentBatch> =
+            let durable = state.ring.durable();
+            let goes_on = all && durable.number > 0 && batches.contains(&durable.batch);
+            let end = batches.end.min(durable.batch);
+            let mut batches: Vec<SegmentBatch> =
                 (first..end).map(|b| state.index.batch(b).clone()).collect();
+            if goes_on {
+                batches.push(state.index.batch(durable.batch).before(durable.number));
+            }
             let epoch = self.heads.get().superblock.epoch;
-            Segment { number, epoch, first, front: state.ring.front(), batches }
+            Segment { number, epoch, first, front: state.ring.front(), batches, goes_on }
         };
         if segment.batches.is_empty() {
             return Ok(());
@@ -72,27 +85,30 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> Core<F, S> {
         Ok(())
     }
 
-    /// Vouches for the newest batches whenever the cache is idle (4).
+    /// Vouches for the newest batches whenever the cache is idle, and once in a lap (4, 5).
     pub async fn keep_vouching(&self) {
-        let ended = || self.is_stopped() || self.closing.get();
+        let lags = || self.state.borrow().ring.wants_vouching();
+        let idle = || self.unvouched().filter(|_| !self.closing.get());
         loop {
-            self.work.until(|| ended() || self.unvouched().is_some()).await;
-            let rear = self.unvouched();
-            if ended() {
+            self.work.until(|| self.is_stopped() || lags() || idle().is_some()).await;
+            let rear = idle();
+            if self.is_stopped() {
                 return;
             }
-            let changed = self.work.until(|| ended() || self.unvouched() != rear);
-            if let First::A(()) = first(changed, self.rt.sleep(self.options.idle)).await {
-                continue;
+            if !lags() {
+                let changed = self.work.until(|| self.is_stopped() || lags() || idle() != rear);
+                if let First::A(()) = first(changed, self.rt.sleep(self.options.idle)).await {
+                    continue;
+                }
             }
-            if let Err(error) = self.vouch().await {
+            if let Err(error) = self.vouch(|| lags() || idle().is_some()).await {
                 return self.stop(format!("the superblocks of the flash device fail: {error}"));
             }
         }
     }
 
     /// The rear of the ring if everything is durable, and the superblock does not say so.
-    fn unvouched(&self) -> Option<u64> {
+    fn unvouched(&self) -> Option<Part> {
         if self.mode == Mode::Through {
             return None;
         }
@@ -102,20 +118,25 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> Core<F, S> {
         (rests && news && state.ring.is_settled()).then_some(rear)
     }
 
-    async fn vouch(&self) -> Result<(), IoError> {
+    async fn vouch(&self, is_due: impl Fn() -> bool) -> Result<(), IoError> {
         let _turn = self.keeper_turn.lock().await;
-        if self.is_stopped() || self.closing.get() || self.unvouched().is_none() {
+        if self.is_stopped() || !is_due() {
             return Ok(());
         }
         let mut heads: Heads = self.heads.get();
         heads.superblock.generation += 1;
-        {
+        let rear = {
             let state = self.state.borrow();
-            (heads.superblock.front, heads.superblock.rear) =
-                (state.ring.front(), state.ring.durable());
-        }
+            heads.superblock.front = state.ring.front();
+            state.ring.durable()
+        };
+        heads.superblock.rear = rear;
         self.medium.write_superblock(&heads.superblock).await?;
         self.heads.set(heads);
+        let state = &mut *self.state.borrow_mut();
+        state.ring.vouch(rear.batch);
+        state.stats.flash_bytes += self.medium.superblock_bytes();
+        self.work.notify_all();
         Ok(())
     }
 
@@ -155,9 +176,11 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> Core<F, S> {
 
     /// Everything that entered is durable when this returns.
     pub async fn checkpoint(&self) -> Result<(), CacheError> {
-        let open = self.hurry();
-        let last = open.unwrap_or(self.state.borrow().ring.open() - 1);
-        self.wait_durable(last).await
+        let end = match self.hurry() {
+            Some(part) => part.next(),
+            None => self.state.borrow().ring.open(),
+        };
+        self.wait_durable_to(end).await
     }
 
     /// Takes no more changes, and waits until everything that entered is durable.
@@ -165,8 +188,8 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> Core<F, S> {
         self.check_open()?;
         self.closing.set(true);
         self.notify();
-        while let Some(batch) = self.hurry() {
-            self.wait_durable(batch).await?;
+        while let Some(part) = self.hurry() {
+            self.wait_durable(part).await?;
         }
         self.checkpoint().await
     }
@@ -198,7 +221,7 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> Core<F, S> {
             self.check_running()?;
             let is_durable = {
                 let state = self.state.borrow();
-                state.open.since.is_none() && state.ring.open() == state.ring.durable()
+                state.open.since.is_none() && state.ring.is_settled()
             };
             if is_durable {
                 return Ok(front);
@@ -217,8 +240,8 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> Core<F, S> {
             (state.ring.front(), state.ring.durable(), state.index.counts().1)
         };
         let layout = self.medium.layout();
-        for segment in layout.segment_of(front)..=layout.segment_of(rear) {
-            self.write_segment(segment).await.map_err(CacheError::Flash)?;
+        for segment in layout.segment_of(front)..=layout.segment_of(rear.batch) {
+            self.write_segment(segment, true).await.map_err(CacheError::Flash)?;
         }
         self.write_heads(|superblock, label| {
             (superblock.clean, superblock.front, superblock.rear) = (true, front, rear);

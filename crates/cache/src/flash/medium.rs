@@ -7,11 +7,12 @@
 use crate::flash::carrier::{Beside, Carrier};
 use crate::flash::error::OpenError;
 use crate::flash::format::{
-    COPIES, Descriptor, HEAD_BYTES, Layout, Segment, Superblock, write_order,
+    COPIES, Descriptor, HEAD_BYTES, Layout, Part, Segment, SegmentBatch, Superblock, write_order,
 };
 use std::cell::Cell;
 use std::ops::Range;
 use tantalum_device::{BlockDevice, DurableBy, IoError};
+use tantalum_rt::join_all;
 
 pub(crate) struct Medium<F> {
     device: F,
@@ -111,8 +112,8 @@ impl<F: BlockDevice> Medium<F> {
         (bytes / self.page()) as u64 * u64::from(self.layout().page)
     }
 
-    /// Where the frame is in the bytes of its batch in memory.
-    pub fn frame_in_batch(&self, frame: usize) -> Range<usize> {
+    /// Where a frame of a part is in the bytes of the part in memory.
+    pub fn frame_in_part(&self, frame: usize) -> Range<usize> {
         let at = self.layout().descriptor as usize + frame * self.page();
         at..at + self.page()
     }
@@ -122,38 +123,80 @@ impl<F: BlockDevice> Medium<F> {
         self.device.is_alive()
     }
 
+    /// Bytes of both copies of the superblock, as they are written.
+    pub fn superblock_bytes(&self) -> u64 {
+        let block = self.device.caps().block_size as usize;
+        2 * HEAD_BYTES.next_multiple_of(block) as u64
+    }
+
     pub async fn write_superblock(&self, superblock: &Superblock) -> Result<(), IoError> {
         write_heads(&self.on(), &superblock.encode()).await
     }
 
-    /// Writes a whole batch, in one write.
-    pub async fn write_batch(&self, batch: u64, bytes: &[u8]) -> Result<(), IoError> {
-        let (at, descriptor) = (self.layout().batch_at(batch), self.layout().descriptor as usize);
-        self.on().write_record(at, bytes, descriptor).await
+    /// Writes a whole part, which has so many frames of its batch before it, in one write.
+    pub async fn write_part(&self, part: Part, before: usize, bytes: &[u8]) -> Result<(), IoError> {
+        let layout = self.layout();
+        self.on()
+            .write_record(layout.part_at(part, before), bytes, layout.descriptor as usize)
+            .await
     }
 
-    /// The descriptor of this batch, if its slot has it.
-    pub async fn read_descriptor(&self, batch: u64) -> Result<Option<Descriptor>, IoError> {
+    /// The descriptor at this place in the slot of a batch, if there is one of that batch.
+    pub async fn read_descriptor(
+        &self,
+        batch: u64,
+        at: u64,
+    ) -> Result<Option<Descriptor>, IoError> {
         let mut bytes = vec![0; self.layout().descriptor as usize];
-        self.on().read_records(self.layout().batch_at(batch), &mut bytes).await?;
-        Ok(Descriptor::decode(self.tag, batch, &bytes))
+        self.on().read_records(at, &mut bytes).await?;
+        let found = Descriptor::decode(self.tag, batch, &bytes);
+        Ok(found.filter(|d| self.is_at(d, at)))
     }
 
-    /// The frames of a batch, in one read.
-    pub async fn read_frames(&self, batch: u64, frames: usize) -> Result<Vec<u8>, IoError> {
-        let mut bytes = vec![0; frames * self.page()];
-        self.on().read_pages_or_zeros(self.layout().frame_at(batch, 0), &mut bytes).await?;
+    /// The descriptors of parts of a batch that lie behind this place in its slot, wherever: one read.
+    pub async fn read_behind(&self, batch: u64, at: u64) -> Result<Vec<Descriptor>, IoError> {
+        let layout = self.layout();
+        let (page, room) = (layout.page as usize, layout.descriptor as usize);
+        let from = at + u64::from(layout.page);
+        let end = layout.batch_at(batch) + layout.batch_bytes() as u64;
+        let mut bytes = vec![0; end.saturating_sub(from) as usize];
+        if bytes.len() < room {
+            return Ok(Vec::new());
+        }
+        self.on().read_records(from, &mut bytes).await?;
+        let places = (0..=bytes.len() - room).step_by(page);
+        let found = places.filter_map(|i| {
+            let found = Descriptor::decode(self.tag, batch, &bytes[i..i + room]);
+            found.filter(|d| self.is_at(d, from + i as u64))
+        });
+        Ok(found.collect())
+    }
+
+    /// Whether a descriptor belongs to this place. (A page may have the bytes of another one.)
+    fn is_at(&self, d: &Descriptor, at: u64) -> bool {
+        let layout = self.layout();
+        layout.part_at(d.part, d.before) == at && d.end() <= layout.frames_with(d.part.number)
+    }
+
+    /// The frames of a part that has these frames of its batch, in one read.
+    pub async fn read_part(&self, part: Part, frames: Range<usize>) -> Result<Vec<u8>, IoError> {
+        let mut bytes = vec![0; frames.len() * self.page()];
+        self.read_run(part, frames.start, &mut bytes).await?;
         Ok(bytes)
     }
 
-    /// One frame, or neighbours from this one on.
-    pub async fn read_frame(
-        &self,
-        batch: u64,
-        frame: usize,
-        buf: &mut [u8],
-    ) -> Result<(), IoError> {
-        self.on().read_pages_or_zeros(self.layout().frame_at(batch, frame), buf).await
+    /// The frames of a batch.
+    pub async fn read_batch(&self, batch: u64, content: &SegmentBatch) -> Result<Vec<u8>, IoError> {
+        let parts = content.frames_of_parts().zip(0..).filter(|(frames, _)| !frames.is_empty());
+        let reads = parts.map(|(frames, number)| self.read_part(Part { batch, number }, frames));
+        let read =
+            join_all(reads.collect()).await.into_iter().collect::<Result<Vec<_>, IoError>>()?;
+        Ok(read.concat())
+    }
+
+    /// A frame, or neighbours in a part from this frame of the batch on.
+    pub async fn read_run(&self, part: Part, frame: usize, buf: &mut [u8]) -> Result<(), IoError> {
+        self.on().read_pages_or_zeros(self.layout().frame_at(part, frame), buf).await
     }
 
     /// Writes a segment.

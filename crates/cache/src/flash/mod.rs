@@ -33,7 +33,7 @@ mod describe;
 mod error;
 mod evict;
 mod fetch;
-mod format;
+pub(crate) mod format;
 mod front;
 mod ghosts;
 mod host;

@@ -143,8 +143,15 @@ pub(crate) async fn open<F: BlockDevice + 'static, S: SlowStore + 'static>(
     let mode = options.mode.unwrap_or(superblock.mode);
     let (pages, dirty) = found.index.counts();
     found.stats.found = pages;
+    let rear = found.rear;
     let ring = resize::ring_of(&medium.layout(), options.leaving, found.front, found.rear);
-    found.index.begin_batch();
+    let mut buried = 0;
+    if rear.number == 0 {
+        found.index.begin_batch();
+    } else {
+        buried = found.index.batch(rear.batch).tombstones.len();
+        found.index.begin_part();
+    }
     let ghosts = ghosts_of(&medium.layout(), &options, &ring, &found.index);
     let stats = CacheStats { restart: found.stats, ..CacheStats::default() };
     let state = State {
@@ -152,6 +159,7 @@ pub(crate) async fn open<F: BlockDevice + 'static, S: SlowStore + 'static>(
         index: found.index,
         open: Open::default(),
         sealed: BTreeMap::new(),
+        buried,
         reads: BTreeMap::new(),
         writing: FxHashSet::default(),
         refused: None,
@@ -187,7 +195,7 @@ pub(crate) async fn open<F: BlockDevice + 'static, S: SlowStore + 'static>(
         work: WaitQueue::new(rt, "work for a task of the cache"),
         written: WaitQueue::new(rt, "a write to the slow store"),
     });
-    let (front, rear) = (found.front, found.rear);
+    let front = found.front;
     let begin = |superblock: &mut Superblock, label: Option<&mut Label>| {
         superblock.epoch += 1;
         (superblock.clean, superblock.mode) = (false, mode);

@@ -1,19 +1,21 @@
 //! A restart: what the ring holds, from segments, descriptors and, where nothing vouches for them,
 //! frames. It writes nothing, so it can be cut and repeated at any point.
 //!
-//! 1. **A prefix counts.** Of the batches that no segment, no superblock and no later descriptor
+//! 1. **A prefix counts.** Of the parts that no segment, no superblock and no later descriptor
 //!    vouches for, those count that are whole, up to the first one that is not. Nobody was told that
-//!    a batch behind that is durable.
-//! 2. **Damage is no end.** If a batch that was durable has neither a segment nor a descriptor, the
+//!    a part behind that is durable.
+//! 2. **Damage is no end.** If a part that was durable has neither a segment nor a descriptor, the
 //!    cache is refused: its dirty pages are not known. With write-through nothing is lost: what is
-//!    not newer than that batch is given up.
+//!    not newer than its batch is given up.
 //! 3. **One version.** Of several versions of a page the one with the highest LSN is valid, of equal
 //!    ones the last. A tombstone ends what is before it.
-//! 4. What is rebuilt from a descriptor is dirty. What a segment says to be clean is clean.
+//! 4. Where a descriptor is missing, later parts of its batch may lie anywhere behind it: the rest of
+//!    the slot is read.
+//! 5. What is rebuilt from a descriptor is dirty. What a segment says to be clean is clean.
 
 use crate::flash::error::OpenError;
 use crate::flash::format::Mode;
-use crate::flash::format::{Descriptor, Frame, Segment, SegmentBatch, Superblock, checksum};
+use crate::flash::format::{Descriptor, Frame, Part, Segment, SegmentBatch, Superblock, checksum};
 use crate::flash::index::Index;
 use crate::flash::medium::Medium;
 use crate::flash::options::RestartBy;
@@ -27,8 +29,8 @@ use tantalum_device::{BlockDevice, IoError};
 pub(crate) struct Recovered {
     pub index: Index,
     pub front: u64,
-    /// The batch after the last one that counts.
-    pub rear: u64,
+    /// The part after the last one that counts.
+    pub rear: Part,
     pub stats: RestartStats,
 }
 
@@ -73,6 +75,10 @@ impl<F: BlockDevice> Restart<'_, F> {
                     && s.number <= layout.segment_of(s.first)
                     && s.end() <= layout.batches_of(s.number).end
                     && s.front <= s.end()
+                    && s.batches.iter().all(|batch| {
+                        batch.frames.len() <= layout.frames_with(batch.parts.len() as u32)
+                            && batch.tombstones.len() <= layout.tombstones()
+                    })
             };
             segments.extend(found.filter(fits));
         }
@@ -89,8 +95,12 @@ impl<F: BlockDevice> Restart<'_, F> {
             known.extend((segment.first..).zip(&segment.batches));
         }
         let mut index = Index::new(front);
-        for batch in front..rear {
-            apply(&mut index, known.get(&batch)?);
+        for batch in front..rear.last_batch() + 1 {
+            let content = *known.get(&batch)?;
+            if batch == rear.batch && content.parts.len() as u32 + 1 != rear.number {
+                return None;
+            }
+            apply(&mut index, content);
         }
         let stats = RestartStats { clean: true, ..self.stats };
         Some(Recovered { index, front, rear, stats })
@@ -101,95 +111,150 @@ impl<F: BlockDevice> Restart<'_, F> {
         segments: Vec<Segment>,
         by: RestartBy,
     ) -> Result<Recovered, OpenError> {
-        let newest = |of: fn(&Segment) -> u64| segments.iter().map(of).max().unwrap_or(0);
-        let mut vouched = self.superblock.rear.max(newest(Segment::end));
-        let mut front = self.superblock.front.max(newest(|s| s.front));
-        let mut descriptors = self.scan(vouched).await?;
-        for descriptor in descriptors.values() {
+        let mut known: BTreeMap<u64, SegmentBatch> = BTreeMap::new();
+        let mut vouched = self.superblock.rear;
+        let mut front = self.superblock.front;
+        // What segments know of batches that went on.
+        let mut begun: BTreeMap<u64, SegmentBatch> = BTreeMap::new();
+        for mut segment in segments {
+            front = front.max(segment.front);
+            vouched = vouched.max(segment.durable());
+            let last = segment.end().saturating_sub(1);
+            begun
+                .extend(segment.batches.pop_if(|_| segment.goes_on).map(|content| (last, content)));
+            known.extend((segment.first..).zip(segment.batches));
+        }
+        let layout = self.medium.layout();
+        let at = self.place_of(vouched, begun.get(&vouched.batch)).await?;
+        let found = self.scan(vouched, at).await?;
+        for descriptor in found.values() {
             vouched = vouched.max(descriptor.durable);
             front = front.max(descriptor.front);
         }
         // What no one vouches for counts while it is whole (1).
         let mut rear = vouched;
-        while let Some(descriptor) = descriptors.get(&rear) {
+        while let Some(descriptor) = found.get(&rear) {
             if !self.is_whole(descriptor).await? {
                 break;
             }
-            rear += 1;
+            rear = descriptor.next();
         }
         // A ring never holds more than its slots. A forged piece may say otherwise.
-        let layout = self.medium.layout();
         let slots = layout.older.map_or(0, |older| older.batches).max(layout.batches);
-        let least = rear.saturating_sub(slots.into());
+        let least = rear.batch.saturating_sub(slots.into());
         if front < least {
             if self.superblock.mode == Mode::Back {
                 return Err(OpenError::Damaged { batch: front, at: layout.batch_at(front) });
             }
             front = least;
         }
-        let mut known: BTreeMap<u64, SegmentBatch> = BTreeMap::new();
-        for segment in segments {
-            known.extend((segment.first..).zip(segment.batches));
-        }
         let mut first = front;
-        for batch in front..rear {
+        for batch in front..rear.last_batch() + 1 {
             if known.contains_key(&batch) {
                 continue;
             }
-            if planted!(OneSegmentRescanned) && layout.segment_of(batch) < layout.segment_of(rear) {
+            if planted!(OneSegmentRescanned)
+                && layout.segment_of(batch) < layout.segment_of(rear.batch)
+            {
                 known.insert(batch, SegmentBatch::default());
                 continue;
             }
-            let descriptor = match descriptors.remove(&batch) {
-                Some(descriptor) => Some(descriptor),
-                None => self.read_descriptor(batch).await?,
-            };
-            match descriptor {
-                Some(descriptor) => drop(known.insert(batch, self.rebuild(descriptor))),
-                None if self.superblock.mode == Mode::Through => first = batch + 1,
-                None => {
-                    return Err(OpenError::Damaged { batch, at: layout.batch_at(batch) });
-                }
+            match self.rebuild(batch, rear, begun.remove(&batch), &found).await? {
+                Ok(content) => drop(known.insert(batch, content)),
+                Err(_) if self.superblock.mode == Mode::Through => first = batch + 1,
+                Err(at) => return Err(OpenError::Damaged { batch, at }),
             }
+        }
+        if first > rear.batch {
+            // The batch that goes on is given up, too.
+            rear = Part::first(first);
         }
         if by == RestartBy::Frames {
             self.read_frames(first, rear, &known).await?;
         }
         let mut index = Index::new(first);
-        for batch in first..rear {
+        for batch in first..rear.last_batch() + 1 {
             apply(&mut index, &known[&batch]);
         }
         Ok(Recovered { index, front: first, rear, stats: self.stats })
     }
 
-    async fn read_descriptor(&mut self, batch: u64) -> Result<Option<Descriptor>, OpenError> {
-        self.stats.descriptors += 1;
-        self.stats.bytes += u64::from(self.medium.layout().descriptor);
-        let found = self.medium.read_descriptor(batch).await.map_err(flash)?;
-        let epoch = self.superblock.epoch;
-        let counts = |d: &Descriptor| {
-            // From the rear of the last start on only what was written since counts.
-            if batch < self.superblock.rear { d.epoch <= epoch } else { d.epoch == epoch }
-        };
-        Ok(found.filter(counts))
+    /// Where this part lies, if the parts before it are there.
+    async fn place_of(
+        &mut self,
+        part: Part,
+        begun: Option<&SegmentBatch>,
+    ) -> Result<Option<u64>, OpenError> {
+        let layout = self.medium.layout();
+        let known = begun.filter(|content| content.parts.len() < part.number as usize);
+        let (mut at, mut before) = (Part::first(part.batch), 0);
+        if let Some(content) = known {
+            (at.number, before) = (content.parts.len() as u32 + 1, content.frames.len());
+        }
+        while at < part {
+            match self.read_descriptor(at, layout.part_at(at, before)).await? {
+                Some(found) => (at, before) = (at.next(), found.end()),
+                None => return Ok(None),
+            }
+        }
+        Ok(Some(layout.part_at(part, before)))
     }
 
-    /// The descriptors from `first` on, up to a gap that is longer than what can have been in
-    /// flight.
-    async fn scan(&mut self, first: u64) -> Result<BTreeMap<u64, Descriptor>, OpenError> {
+    /// The descriptor of a part, which lies there.
+    async fn read_descriptor(
+        &mut self,
+        part: Part,
+        at: u64,
+    ) -> Result<Option<Descriptor>, OpenError> {
+        self.stats.descriptors += 1;
+        self.stats.bytes += u64::from(self.medium.layout().descriptor);
+        let found = self.medium.read_descriptor(part.batch, at).await.map_err(flash)?;
+        Ok(found.filter(|d| d.part == part && self.counts(d)))
+    }
+
+    /// From the rear of the last start on only what was written since counts.
+    fn counts(&self, d: &Descriptor) -> bool {
+        let Superblock { epoch, rear, .. } = *self.superblock;
+        if d.part < rear { d.epoch <= epoch } else { d.epoch == epoch }
+    }
+
+    /// The descriptors from `first` on, which lies there, if that is known; up to a gap that is longer
+    /// than what can have been in flight.
+    async fn scan(
+        &mut self,
+        first: Part,
+        at: Option<u64>,
+    ) -> Result<BTreeMap<Part, Descriptor>, OpenError> {
+        let layout = self.medium.layout();
         let mut found = BTreeMap::new();
-        let (mut batch, mut missing) = (first, 0);
-        while missing < DEPTH && batch < first + u64::from(self.medium.layout().batches) {
-            match self.read_descriptor(batch).await? {
-                Some(descriptor) => {
-                    found.insert(batch, descriptor);
-                    missing = 0;
-                }
-                None => missing += 1,
+        let (mut part, mut at) = (first, at.unwrap_or(layout.batch_at(first.batch)));
+        let mut missing = 0;
+        while missing < DEPTH && part.batch < first.batch + u64::from(layout.batches) {
+            let mut next = self.read_descriptor(part, at).await?;
+            if next.is_none() {
+                missing += 1;
+                next = self.later_part(part, at).await?;
             }
-            batch += 1;
+            let Some(descriptor) = next else {
+                part = Part::first(part.batch + 1);
+                at = layout.batch_at(part.batch);
+                continue;
+            };
+            if descriptor.part == part {
+                missing = 0;
+            }
+            part = descriptor.next();
+            at = layout.part_at(part, if part.number > 0 { descriptor.end() } else { 0 });
+            found.insert(descriptor.part, descriptor);
         }
         Ok(found)
+    }
+
+    /// A part of the batch behind this one, whose descriptor is missing (4).
+    async fn later_part(&mut self, part: Part, at: u64) -> Result<Option<Descriptor>, OpenError> {
+        let found = self.medium.read_behind(part.batch, at).await.map_err(flash)?;
+        self.stats.bytes += self.medium.layout().batch_bytes() as u64;
+        Ok(found.into_iter().filter(|d| d.part > part && self.counts(d)).min_by_key(|d| d.part))
     }
 
     /// Whether all frames have their checksums.
@@ -199,7 +264,8 @@ impl<F: BlockDevice> Restart<'_, F> {
             return Ok(true);
         }
         let page = self.medium.page();
-        let read = self.medium.read_frames(descriptor.batch, frames.len()).await;
+        let read =
+            self.medium.read_part(descriptor.part, descriptor.before..descriptor.end()).await;
         let bytes = read.map_err(flash)?;
         self.stats.compared += 1;
         self.stats.bytes += self.medium.frame_bytes(bytes.len());
@@ -207,29 +273,55 @@ impl<F: BlockDevice> Restart<'_, F> {
         Ok(frames.iter().zip(bytes.chunks_exact(page)).all(same))
     }
 
-    /// What a descriptor tells, all of it dirty (4).
-    fn rebuild(&mut self, descriptor: Descriptor) -> SegmentBatch {
-        self.stats.rebuilt += descriptor.frames.len() as u64;
+    /// What the descriptors of a batch tell, all of it dirty (5); behind what a segment knows of it.
+    /// Else where a descriptor is missing.
+    async fn rebuild(
+        &mut self,
+        batch: u64,
+        rear: Part,
+        begun: Option<SegmentBatch>,
+        found: &BTreeMap<Part, Descriptor>,
+    ) -> Result<Result<SegmentBatch, u64>, OpenError> {
+        let layout = self.medium.layout();
+        let mut part = Part::first(batch);
+        part.number = begun.as_ref().map_or(0, |content| content.parts.len() as u32 + 1);
+        let mut content = begun.unwrap_or_default();
         let dirty = !planted!(RebuiltTakenForClean);
-        let frame = |frame: Frame| (Frame { dirty, ..frame }, false);
-        SegmentBatch {
-            frames: descriptor.frames.into_iter().map(frame).collect(),
-            tombstones: descriptor.tombstones,
+        while part < rear {
+            let before = content.frames.len();
+            let at = layout.part_at(part, before);
+            let descriptor = match found.get(&part) {
+                Some(descriptor) if descriptor.before == before => Some(descriptor.clone()),
+                _ => self.read_descriptor(part, at).await?,
+            };
+            let Some(descriptor) = descriptor else { return Ok(Err(at)) };
+            self.stats.rebuilt += descriptor.frames.len() as u64;
+            if part.number > 0 {
+                content.parts.push(before);
+            }
+            part = descriptor.next();
+            let frames = descriptor.frames.into_iter();
+            content.frames.extend(frames.map(|frame| (Frame { dirty, ..frame }, false)));
+            content.tombstones.extend(descriptor.tombstones);
+            if part.batch > batch {
+                break;
+            }
         }
+        Ok(Ok(content))
     }
 
     /// Reads the frames of two segments' worth of batches, as published.
     async fn read_frames(
         &mut self,
         front: u64,
-        rear: u64,
+        rear: Part,
         known: &BTreeMap<u64, SegmentBatch>,
     ) -> Result<(), OpenError> {
         let worth = 2 * u64::from(self.medium.layout().segment_batches);
-        for batch in front.max(rear.saturating_sub(worth))..rear {
-            let frames = known[&batch].frames.len();
-            if frames > 0 {
-                let bytes = self.medium.read_frames(batch, frames).await.map_err(flash)?;
+        let end = rear.last_batch() + 1;
+        for batch in front.max(end.saturating_sub(worth))..end {
+            let bytes = self.medium.read_batch(batch, &known[&batch]).await.map_err(flash)?;
+            if !bytes.is_empty() {
                 self.stats.compared += 1;
                 self.stats.bytes += self.medium.frame_bytes(bytes.len());
             }
@@ -242,7 +334,11 @@ impl<F: BlockDevice> Restart<'_, F> {
 fn apply(index: &mut Index, batch: &SegmentBatch) {
     index.begin_batch();
     let mut tombstones = batch.tombstones.iter().peekable();
+    let mut parts = batch.parts.iter().peekable();
     for (i, (frame, referenced)) in batch.frames.iter().enumerate() {
+        while parts.next_if(|before| **before == i).is_some() {
+            index.begin_part();
+        }
         while let Some(t) = tombstones.next_if(|t| t.before as usize <= i) {
             index.bury(t.first, t.count);
         }
@@ -251,5 +347,6 @@ fn apply(index: &mut Index, batch: &SegmentBatch) {
             _ => index.push(*frame, *referenced),
         };
     }
+    parts.for_each(|_| index.begin_part());
     tombstones.for_each(|t| index.bury(t.first, t.count));
 }

@@ -9,7 +9,7 @@
 //! 2. **Fewer slots.** First every dirty page goes to the slow store, so that a page that is lost is
 //!    told before anything is given up. Then the oldest batches leave, until the others fit. If the
 //!    rear is in a slot that stays, the base is the batch in the first slot. Otherwise it is the next
-//!    batch. At last the batches from before the base leave, with second chances: then nothing counts
+//!    batch. The open batch has no part then: it is ended before. At last the batches from before the base leave, with second chances: then nothing counts
 //!    behind the new end.
 //! 3. **The change** is one superblock, between two writes: nothing is in flight, nothing enters, and
 //!    nothing leaves meanwhile. It says where front and rear are. So a crash leaves the ring of before
@@ -20,7 +20,7 @@
 
 use crate::flash::core::Core;
 use crate::flash::error::CacheError;
-use crate::flash::format::{Layout, Older};
+use crate::flash::format::{Layout, Older, Part};
 use crate::flash::ghosts::ghosts_of;
 use crate::flash::medium::Medium;
 use crate::flash::ring::{Ring, leaving};
@@ -34,7 +34,7 @@ use tantalum_rt::{First, Nanos, first};
 const TURN: Nanos = Nanos::from_millis(1);
 
 /// The ring of a layout, of which so many bytes may be on their way to the slow store.
-pub(crate) fn ring_of(layout: &Layout, bytes: u64, front: u64, rear: u64) -> Ring {
+pub(crate) fn ring_of(layout: &Layout, bytes: u64, front: u64, rear: Part) -> Ring {
     let leaving = leaving(layout.frames, layout.page, bytes);
     let mut ring = Ring::new(layout.batches, leaving, front, rear);
     ring.resize(layout.batches, layout.growing());
@@ -121,6 +121,11 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> Core<F, S> {
         let shrinks = target.batches < self.medium.layout().batches;
         loop {
             self.drain().await?;
+            if shrinks && self.state.borrow().ring.open().number > 0 {
+                // The open batch may get another slot.
+                self.end_batch();
+                continue;
+            }
             let front = self.state.borrow().ring.front_for(target.batches);
             if shrinks && self.state.borrow().ring.front() < front {
                 self.drops.set(true);
@@ -131,7 +136,10 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> Core<F, S> {
             let ready = {
                 let state = self.state.borrow();
                 let settled = state.ring.is_settled() && state.open.since.is_none();
-                settled && (!shrinks || state.ring.front() >= state.ring.front_for(target.batches))
+                let stays = !shrinks || state.ring.open().number == 0;
+                settled
+                    && stays
+                    && (!shrinks || state.ring.front() >= state.ring.front_for(target.batches))
             };
             if ready {
                 return self.switch(target, bytes).await;
@@ -141,8 +149,8 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> Core<F, S> {
 
     /// Waits until everything that has entered is durable.
     async fn drain(&self) -> Result<(), CacheError> {
-        while let Some(batch) = self.hurry() {
-            self.wait_durable(batch).await?;
+        while let Some(part) = self.hurry() {
+            self.wait_durable(part).await?;
         }
         self.checkpoint().await
     }
@@ -156,9 +164,10 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> Core<F, S> {
             let state = self.state.borrow();
             (state.ring.front(), state.ring.open())
         };
-        let lap = rear - (rear - now.base) % u64::from(now.batches);
+        let lap = rear.batch - (rear.batch - now.base) % u64::from(now.batches);
         let shrinks = target.batches < now.batches;
-        let base = if shrinks && rear - lap > target.batches.into() { rear } else { lap };
+        let leaves = shrinks && rear.batch - lap > target.batches.into();
+        let base = if leaves { rear.batch } else { lap };
         let older = Older { batches: now.batches, base: now.base };
         // Segments of a ring that shrinks move when nothing counts behind its end.
         let place = if shrinks { &now } else { target };
@@ -175,6 +184,7 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> Core<F, S> {
         {
             let state = &mut *self.state.borrow_mut();
             state.ring.resize(layout.batches, layout.growing());
+            state.ring.vouch(rear.batch);
             state.ghosts = ghosts_of(&layout, &self.options, &state.ring, &state.index);
         }
         self.move_segments(&now).await
@@ -204,7 +214,7 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> Core<F, S> {
         layout: Layout,
         bytes: u64,
         front: u64,
-        rear: u64,
+        rear: Part,
     ) -> Result<(), CacheError> {
         let written = self
             .write_heads(|superblock, _| {
@@ -231,8 +241,8 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> Core<F, S> {
             let state = self.state.borrow();
             (state.ring.front(), state.ring.durable())
         };
-        for segment in layout.segment_of(front)..=layout.segment_of(rear) {
-            self.write_segment(segment).await.map_err(CacheError::Flash)?;
+        for segment in layout.segment_of(front)..=layout.segment_of(rear.batch) {
+            self.write_segment(segment, false).await.map_err(CacheError::Flash)?;
         }
         Ok(())
     }

@@ -10,7 +10,7 @@
 
 use crate::flash::core::Core;
 use crate::flash::error::CacheError;
-use crate::flash::format::{Frame, checksum};
+use crate::flash::format::{Frame, SegmentBatch, checksum};
 use crate::flash::front::Leaving;
 use crate::flash::index::Place;
 use crate::flash::slow::SlowStore;
@@ -30,7 +30,15 @@ pub struct Scrubbed {
 }
 
 impl<F: BlockDevice + 'static, S: SlowStore + 'static> Core<F, S> {
-    /// The valid frames of a batch, and the bytes of all of its frames. `None`: there are none.
+    /// What is durable of a batch.
+    fn durable_content(&self, batch: u64) -> SegmentBatch {
+        let state = self.state.borrow();
+        let (content, durable) = (state.index.batch(batch), state.ring.durable());
+        if batch == durable.batch { content.before(durable.number) } else { content.clone() }
+    }
+
+    /// The valid frames of a batch that are durable, and the bytes of all of those. `None`: there are
+    /// none.
     async fn valid_bytes(
         &self,
         batch: u64,
@@ -38,13 +46,14 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> Core<F, S> {
         if batch < self.state.borrow().ring.front() {
             return Ok(None);
         }
+        let content = self.durable_content(batch);
         let mut valid = self.valid_frames(batch);
+        valid.retain(|(at, _)| at.frame < content.frames.len());
         if valid.is_empty() {
             return Ok(None);
         }
-        let frames = self.state.borrow().index.batch(batch).frames.len();
         let _pinned = self.pin(batch);
-        let bytes = self.medium.read_frames(batch, frames).await.map_err(CacheError::Flash)?;
+        let bytes = self.medium.read_batch(batch, &content).await.map_err(CacheError::Flash)?;
         // What was superseded or released meanwhile means nothing.
         let state = self.state.borrow();
         valid.retain(|(at, frame)| state.index.find(frame.page).is_some_and(|(now, _)| now == *at));
@@ -61,7 +70,7 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> Core<F, S> {
         let mut found = Scrubbed::default();
         let (mut batch, end) = {
             let state = self.state.borrow();
-            (state.ring.front(), state.ring.durable())
+            (state.ring.front(), state.ring.durable().last_batch() + 1)
         };
         while batch < end {
             let _turn = self.front_turn.lock().await;
@@ -99,7 +108,10 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> Core<F, S> {
         let (dirty, end) = {
             let state = self.state.borrow();
             let end = state.ring.durable();
-            (state.index.newest_dirty(state.ring.front().max(self.cleaned.get())..end), end)
+            let first = state.ring.front().max(self.cleaned.get());
+            let mut dirty = state.index.newest_dirty(first..end.last_batch() + 1);
+            dirty.retain(|(at, _)| state.is_durable(*at));
+            (dirty, end.batch)
         };
         let _chosen = self.pending.choose(dirty.iter().map(|(_, frame)| frame.page));
         let mut complete = true;
@@ -130,10 +142,10 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> Core<F, S> {
         if batch < self.state.borrow().ring.front() {
             return Ok(!leaving.iter().any(lacks));
         }
-        let count = self.state.borrow().index.batch(batch).frames.len();
+        let content = self.durable_content(batch);
         let bytes = {
             let _pinned = self.pin(batch);
-            self.medium.read_frames(batch, count).await.map_err(CacheError::Flash)?
+            self.medium.read_batch(batch, &content).await.map_err(CacheError::Flash)?
         };
         let current = |at: Place, page| {
             let state = self.state.borrow();

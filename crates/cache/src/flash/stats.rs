@@ -53,7 +53,7 @@ pub struct CacheStats {
     pub slow_flushes: u64,
     /// Tries of the slow store that failed.
     pub slow_refusals: u64,
-    /// Batches written.
+    /// Writes of batches: one for each part.
     pub batches: u64,
     /// Bytes of batches and segments written.
     pub flash_bytes: u64,

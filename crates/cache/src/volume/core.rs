@@ -9,6 +9,7 @@
 //! 5. What keeps scans out sees reads in the order in which their turns come, not in that in which the
 //!    slow device answers; cached pages, too. Exits are a stream of their own.
 
+use crate::flash::format::Part;
 use crate::flash::{CacheError, DeviceStore, FlashCache, Mode, SlowStore};
 use crate::planted::planted;
 use crate::policy::Guard;
@@ -25,8 +26,8 @@ pub(crate) struct Core<F: BlockDevice + 'static, D: BlockDevice + 'static> {
     pub cache: FlashCache<F, DeviceStore<D>>,
     caps: Caps,
     claims: Claims,
-    /// Batches before this one were there at the start.
-    start: u64,
+    /// Parts before this one were there at the start.
+    start: Part,
     clean: CleanEntry,
     /// What keeps scans out of what is read (5).
     reads: RefCell<Option<Guard>>,

@@ -13,9 +13,10 @@ impl<F: PowerCycle + 'static, S: PowerCycle + 'static> CacheVolume<F, S> {
     fn volatile_bytes(&self) -> u64 {
         let Some(cache) = self.cache() else { return 0 };
         let state = cache.core().state.borrow();
-        let open = state.ring.open();
-        let frames = (state.ring.durable()..=open).flat_map(|b| &state.index.batch(b).frames);
-        let dirty = frames.filter(|(frame, _)| frame.dirty).count() as u64;
+        let (durable, open) = (state.ring.durable(), state.ring.open());
+        let frames = (durable.batch..=open.batch).flat_map(|b| &state.index.batch(b).frames);
+        let safe = state.index.batch(durable.batch).frames_before(durable.number);
+        let dirty = frames.skip(safe).filter(|(frame, _)| frame.dirty).count() as u64;
         dirty * u64::from(self.caps().atomic_unit)
     }
 }

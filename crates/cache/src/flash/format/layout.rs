@@ -1,7 +1,7 @@
 //! How a flash device is divided.
 //!
-//! 1. A batch lies in the slot of its sequence number modulo the batches of the ring: a descriptor,
-//!    then its frames. One write covers all of it.
+//! 1. A batch lies in the slot of its sequence number modulo the batches of the ring: parts, one
+//!    behind the other. A part has a descriptor, then its frames, and is one write.
 //! 2. A segment lies in the slot of its number modulo the slots. There are two more slots than a
 //!    ring can touch segments. So a segment that is written lies over one that no batch of the ring
 //!    needs, or over its own older copy.
@@ -9,7 +9,7 @@
 //!    that lie as in the ring of before, which began at the same place.
 //! 4. All places and lengths are multiples of a page, so they are multiples of a block.
 
-use super::descriptor::{least_bytes, tombstones_in};
+use super::descriptor::{Part, least_bytes, tombstones_in};
 use super::segment::most_bytes;
 use std::ops::Range;
 
@@ -227,9 +227,21 @@ impl Layout {
         self.descriptor as usize + self.frames as usize * self.page as usize
     }
 
-    /// Where a frame lies on the device.
-    pub fn frame_at(&self, batch: u64, frame: usize) -> u64 {
-        self.batch_at(batch) + u64::from(self.descriptor) + frame as u64 * u64::from(self.page)
+    /// Where a part lies on the device that has so many frames of its batch before it.
+    pub fn part_at(&self, part: Part, before: usize) -> u64 {
+        let descriptors = u64::from(part.number) * u64::from(self.descriptor);
+        self.batch_at(part.batch) + descriptors + before as u64 * u64::from(self.page)
+    }
+
+    /// Where a frame of this part lies on the device, counted from the first one of the batch.
+    pub fn frame_at(&self, part: Part, frame: usize) -> u64 {
+        self.part_at(part.next(), frame)
+    }
+
+    /// How many frames a batch can have whose last part has this number.
+    pub fn frames_with(&self, part: u32) -> usize {
+        let descriptors = (part as usize + 1).saturating_mul(self.descriptor as usize);
+        self.batch_bytes().saturating_sub(descriptors) / self.page as usize
     }
 
     /// Tombstones of a batch, at most.

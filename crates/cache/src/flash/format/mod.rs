@@ -27,7 +27,7 @@ mod superblock;
 
 pub use bytes::Uuid;
 pub(crate) use bytes::{COPIES, Found, HEAD_BYTES, checksum, tag};
-pub(crate) use descriptor::{Descriptor, Frame, Tombstone};
+pub(crate) use descriptor::{Descriptor, Frame, Part, Tombstone};
 pub(crate) use label::{Label, LabelState};
 pub(crate) use layout::{BATCHES_MIN, FRAMES_MAX, Layout, Older, is_page};
 pub use mode::Mode;

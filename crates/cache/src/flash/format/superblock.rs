@@ -4,7 +4,7 @@
 //! superblock (512 bytes)
 //!   0  4 CRC-32C of bytes 4 to 511         72  4 bytes of a page
 //!   4  8 "TNTFLCH\0"                        76  4 bytes of a descriptor
-//!  12  4 version (1 or 2)                  80  4 batches of the ring
+//!  12  4 version (1 to 3)                  80  4 batches of the ring
 //!  16 16 identity of the cache             84  4 batches of a segment
 //!  32 16 identity of the slow store        88  4 slots of segments
 //!  48  8 generation                        92  4 frames of a batch
@@ -15,27 +15,32 @@
 //!
 //! 120  8 base: the batch of the first slot  144  8 where the slots of batches begin
 //! 128  8 base of the ring before            152  4 batches of the ring before; 0: it is forgotten
-//! 136  8 where the slots of segments begin  156  . zeros
+//! 136  8 where the slots of segments begin  156  2 rear: parts of that batch (version 3)
+//!                                           158  . zeros
 //! ```
 //!
 //! 1. Each change raises the generation, and is written to both copies, one after the other. The
 //!    whole copy with the highest generation counts. So a torn copy leaves the state before or
 //!    after, and damage to one copy changes nothing.
-//! 2. A batch before the rear is durable, whatever its descriptor says. A batch from the rear on
-//!    counts only with the epoch of the superblock.
-//! 3. A cache that was never resized has version 1, which older programs read.
+//! 2. What is before the rear is durable, whatever its descriptor says: a number of batches, and of
+//!    the next one a number of parts. What is from the rear on counts only with the epoch of the
+//!    superblock.
+//! 3. Version 1 had no other size, and version 2 one part in each batch. Both are read, and become
+//!    version 3 at the first start.
 //! 4. With the clean mark the segments hold the whole directory from the front to the rear.
 
 use super::bytes::{
-    COPIES, COUNT_END, Found, HEAD_BYTES, Uuid, VERSION, begin_head, number, open_head, put, seal,
-    uuid,
+    COPIES, COUNT_END, Found, HEAD_BYTES, Uuid, begin_head, number, open_head, put, seal, uuid,
 };
+use super::descriptor::Part;
 use super::layout::{Layout, Older};
 use super::mode::Mode;
 
 const MAGIC: &[u8; 8] = b"TNTFLCH\0";
-/// The version of a cache that was resized.
+/// The first version of a cache that can be resized.
 const RESIZED: u32 = 2;
+/// The version whose batches have parts.
+const PARTS: u32 = 3;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Superblock {
@@ -49,13 +54,12 @@ pub(crate) struct Superblock {
     /// Bytes of the device.
     pub bytes: u64,
     pub front: u64,
-    pub rear: u64,
+    pub rear: Part,
 }
 
 impl Superblock {
     pub fn encode(&self) -> [u8; HEAD_BYTES] {
-        let resized = !self.layout.is_as_made();
-        let mut b = begin_head(MAGIC, if resized { RESIZED } else { VERSION });
+        let mut b = begin_head(MAGIC, PARTS);
         b[16..32].copy_from_slice(&self.cache);
         b[32..48].copy_from_slice(&self.slow);
         put::<8>(&mut b, 48, self.generation);
@@ -69,21 +73,20 @@ impl Superblock {
         }
         put::<8>(&mut b, 96, self.bytes);
         put::<8>(&mut b, 104, self.front);
-        put::<8>(&mut b, 112, self.rear);
-        if resized {
-            let older = l.older.unwrap_or_default();
-            put::<8>(&mut b, 120, l.base);
-            put::<8>(&mut b, 128, older.base);
-            put::<8>(&mut b, 136, l.segments_at);
-            put::<8>(&mut b, 144, l.ring_at);
-            put::<4>(&mut b, 152, older.batches.into());
-        }
+        put::<8>(&mut b, 112, self.rear.batch);
+        let older = l.older.unwrap_or_default();
+        put::<8>(&mut b, 120, l.base);
+        put::<8>(&mut b, 128, older.base);
+        put::<8>(&mut b, 136, l.segments_at);
+        put::<8>(&mut b, 144, l.ring_at);
+        put::<4>(&mut b, 152, older.batches.into());
+        put::<2>(&mut b, 156, self.rear.number.into());
         seal(&mut b);
         b
     }
 
     pub fn decode(from: &[u8]) -> Found<Superblock> {
-        let (b, version) = match open_head(MAGIC, RESIZED, from) {
+        let (b, version) = match open_head(MAGIC, PARTS, from) {
             Found::Good(found) => found,
             Found::Newer(version) => return Found::Newer(version),
             Found::Damaged => return Found::Damaged,
@@ -99,7 +102,7 @@ impl Superblock {
             frames: word(92),
             ..Layout::default()
         };
-        if version == RESIZED {
+        if version >= RESIZED {
             let older = Older { batches: word(152), base: number::<8>(b, 128) };
             layout.base = number::<8>(b, 120);
             layout.older = (older.batches > 0).then_some(older);
@@ -118,7 +121,7 @@ impl Superblock {
             layout,
             bytes: number::<8>(b, 96),
             front: number::<8>(b, 104),
-            rear: number::<8>(b, 112),
+            rear: Part { batch: number::<8>(b, 112), number: number::<2>(b, 156) as u32 },
         });
         match found.filter(Superblock::makes_sense) {
             Some(found) => Found::Good(found),
@@ -127,13 +130,13 @@ impl Superblock {
     }
 
     fn makes_sense(&self) -> bool {
-        let counts = [self.generation, self.epoch, self.rear].iter().all(|n| *n < COUNT_END);
-        let ring = counts && 0 < self.front && self.front <= self.rear;
+        let counts = [self.generation, self.epoch, self.rear.batch].iter().all(|n| *n < COUNT_END);
+        let ring = counts && 0 < self.front && self.front <= self.rear.batch;
         let fits = self.layout.makes_sense(self.bytes);
-        let from = self.layout.older.map_or(self.front, |_| self.rear);
+        let from = self.layout.older.map_or(self.front, |_| self.rear.batch);
         ring && fits
             && self.layout.base <= from
-            && self.rear - self.front <= u64::from(self.layout.batches)
+            && self.rear.batch - self.front <= u64::from(self.layout.batches)
     }
 }
 
@@ -186,7 +189,7 @@ mod tests {
             layout,
             bytes: layout.bytes(),
             front: 40,
-            rear: 60,
+            rear: Part { batch: 60, number: 3 },
         }
     }
 
@@ -232,7 +235,20 @@ mod tests {
         assert_eq!(order(&both), [COPIES[1], COPIES[0]]);
         both[50] ^= 1;
         assert_eq!(newest(&both), Found::Damaged);
-        both[12] = 3;
-        assert_eq!(newest(&both), Found::Newer(3));
+        both[12] = 4;
+        assert_eq!(newest(&both), Found::Newer(4));
+    }
+
+    /// Version 1 ends with the rear, version 2 with the ring of before.
+    #[test]
+    fn earlier_versions_are_read() {
+        let whole = Superblock { rear: Part::first(60), ..example() };
+        for (version, end) in [(1, 120), (2, 156)] {
+            let mut bytes = Superblock { rear: Part { batch: 60, number: 3 }, ..whole }.encode();
+            put::<4>(&mut bytes, 12, version);
+            bytes[end..].fill(0);
+            seal(&mut bytes);
+            assert_eq!(Superblock::decode(&bytes), Found::Good(whole), "version {version}");
+        }
     }
 }

@@ -22,8 +22,8 @@ fn a_damaged_clean_page_is_repaired() {
         evict(&cache, 8, 5).await;
         let beside = find(&bench.flash, 8, 5).await;
         assert_eq!(fetch(&cache, 7, 0).await, Fetched::Flash { lsn: 0, dirty: false });
-        // The first batch has one frame: its descriptor, then the page, a batch before page 8.
-        put(&bench.flash, beside - 5, |b| b[9] ^= 4).await;
+        // Each is in a part of its own: its descriptor, then the page.
+        put(&bench.flash, beside - 2, |b| b[9] ^= 4).await;
         assert_eq!(fetch(&cache, 7, 0).await, Fetched::Slow);
         assert_eq!(cache.stats().repaired, 1);
         // It enters anew when it leaves RAM.
@@ -72,22 +72,33 @@ fn a_damaged_dirty_page_is_an_error_until_it_is_evicted_or_forgotten() {
     });
 }
 
-/// A batch that was durable and has no descriptor any more.
+/// A part that was durable and has no descriptor any more: one of another batch is behind it, or only
+/// others of its own.
 #[test]
 fn a_damaged_descriptor_is_no_end() {
-    run(async |rt| {
-        let bench = Bench::new(&rt, 200 << 10, &options()).await;
-        let cache = bench.open().await;
-        for page in 0..8 {
-            evict(&cache, page, 5).await;
+    for (frames, parts) in [(4, 2), (12, 6), (40, 20)] {
+        for page in 0..7 {
+            run(async move |rt| {
+                let options = FormatOptions { frames, ..options() };
+                let bench = Bench::new(&rt, 600 << 10, &options).await;
+                let cache = bench.open().await;
+                for page in 0..8 {
+                    evict(&cache, page, 5).await;
+                }
+                drop(cache);
+                // A descriptor has whole blocks before the first frame.
+                let room = (64 + 24 * u64::from(frames + (frames / 4).max(4))).div_ceil(512);
+                let descriptor = find(&bench.flash, page, 5).await - room;
+                put(&bench.flash, descriptor, |b| b[70] ^= 1).await;
+                let error = bench.refused(OpenOptions::default()).await;
+                let OpenError::Damaged { batch, at } = error else { panic!("{error}") };
+                assert_eq!(at, descriptor * 512);
+                if room == 1 {
+                    assert_eq!(batch, 1 + page / parts);
+                }
+            });
         }
-        drop(cache);
-        // The descriptor is one block before the first frame.
-        let descriptor = find(&bench.flash, 2, 5).await - 1;
-        put(&bench.flash, descriptor, |b| b[70] ^= 1).await;
-        let error = bench.refused(OpenOptions::default()).await;
-        assert_eq!(error, OpenError::Damaged { batch: 3, at: descriptor * 512 });
-    });
+    }
 }
 
 /// A crash leaves the newest batch without anything that vouches for it, unless the cache was idle.
@@ -124,7 +135,7 @@ fn damage_to_the_newest_batch_is_told_once_the_cache_was_idle() {
             let descriptor = find(&bench.flash, 8, 6).await - 1;
             put(&bench.flash, descriptor, |b| b[70] ^= 1).await;
             let error = bench.refused(OpenOptions::default()).await;
-            assert!(matches!(error, OpenError::Damaged { batch: 3, .. }), "{error}");
+            assert!(matches!(error, OpenError::Damaged { batch: 2, .. }), "{error}");
         });
     }
 }

@@ -26,7 +26,8 @@ fn what_is_no_cache_is_refused() {
 fn one_whole_copy_of_a_head_suffices() {
     run(async |rt| {
         let bench = Bench::new(&rt, 80 << 10, &options()).await;
-        for (device, what) in [(&bench.flash, "superblock"), (&bench.slow, "label")] {
+        for (device, what, version) in [(&bench.flash, "superblock", 3), (&bench.slow, "label", 1)]
+        {
             put(device, 0, |b| b[20] ^= 1).await;
             bench.open().await.close().await.unwrap();
             for block in [0, 32] {
@@ -40,7 +41,7 @@ fn one_whole_copy_of_a_head_suffices() {
             let error = bench.refused(OpenOptions::default()).await;
             assert!(matches!(error, OpenError::Newer { version: 9, .. }), "{error}");
             for block in [0, 32] {
-                put(device, block, |b| (b[12], b[20]) = (1, b[20] ^ 1)).await;
+                put(device, block, |b| (b[12], b[20]) = (version, b[20] ^ 1)).await;
             }
             bench.open().await.close().await.unwrap();
         }

@@ -1,8 +1,7 @@
 //! Another size of the flash device, while the cache is used.
 
 use super::bench::{Bench, Cache, bytes_of, evict, fetch, options, run};
-use std::rc::Rc;
-use tantalum_cache::flash::{CacheError, FormatOptions, Mode, NoHost, OpenError, OpenOptions};
+use tantalum_cache::flash::{CacheError, FormatOptions, Mode};
 use tantalum_rt::Nanos;
 
 const LARGE: u64 = 400 << 10;
@@ -34,6 +33,8 @@ fn a_cache_grows_and_keeps_every_page() {
         cache.resize(SMALL).await.unwrap();
         for used in [0, 3, 37, 150, 333] {
             use_it(&cache, 0, 100 + used).await;
+            // What is on its way out has left.
+            rt.sleep(Nanos::from_millis(1)).await;
             let (before, small) = (cache.stats(), frames(&cache).await);
             cache.resize(LARGE).await.unwrap();
             let after = cache.stats();
@@ -52,6 +53,34 @@ fn a_cache_grows_and_keeps_every_page() {
             }
         }
     });
+}
+
+/// A ring that became so small that it goes round several times for each segment. Once a restart
+/// looked for its rear where other batches lay by then, and refused the cache.
+#[test]
+fn a_ring_that_is_smaller_than_a_segment_is_found_after_a_crash() {
+    for mode in [Mode::Back, Mode::Through] {
+        for n in [3, 12, 13, 25, 40, 61, 90, 150] {
+            run(async move |rt| {
+                let made = FormatOptions { mode, ..options() };
+                let bench = Bench::new(&rt, 1 << 20, &made).await;
+                let cache = bench.open().await;
+                let mut size = 100 << 10;
+                while cache.resize(size).await.is_err() {
+                    size += 4 << 10;
+                }
+                use_it(&cache, 0, n).await;
+                assert_eq!(cache.stats().segments, 0, "a segment has more batches");
+                drop(cache);
+                let cache = bench.open().await;
+                check_all(&cache, n).await;
+                let found = cache.stats().restart.found;
+                assert!(found >= n.min(5), "{found} pages after {n}");
+                use_it(&cache, n, 30).await;
+                check_all(&cache, n + 30).await;
+            });
+        }
+    }
 }
 
 /// What a smaller cache leaves behind is not read any more: the device can be cut off there.
@@ -103,7 +132,10 @@ fn a_resized_cache_starts_warm_after_a_close_and_after_a_crash() {
             let cache = bench.open().await;
             let stats = cache.stats();
             assert_eq!(stats.restart.clean, round % 2 == 0);
-            assert_eq!((stats.pages, stats.frames), (before.pages, before.frames));
+            assert_eq!(stats.frames, before.frames);
+            // After a crash pages may be there again whose leaving was not known to be over.
+            let found = stats.restart.clean && stats.pages == before.pages;
+            assert!(found || stats.pages >= before.pages, "{} of {}", stats.pages, before.pages);
             check_all(&cache, done).await;
         }
     });
@@ -177,29 +209,5 @@ fn users_go_on_while_it_is_resized() {
                 fetch(&cache, page, 1275 + page % 25).await;
             }
         }
-    });
-}
-
-/// A program that does not know a resized cache is told so, and a cache that never was is as before.
-#[test]
-fn the_version_says_whether_it_was_resized() {
-    run(async |rt| {
-        let bench = Bench::new(&rt, LARGE, &options()).await;
-        let version = async || {
-            let bytes = bytes_of(&bench.flash).await;
-            u32::from_le_bytes(bytes[12..16].try_into().unwrap())
-        };
-        let cache = bench.open().await;
-        use_it(&cache, 0, 10).await;
-        assert_eq!(version().await, 1);
-        cache.resize(SMALL).await.unwrap();
-        assert_eq!(version().await, 2);
-        drop(cache);
-        // A later version still.
-        for at in [0, 16384 / 512] {
-            super::bench::put(&bench.flash, at, |b| b[12] = 3).await;
-        }
-        let opened = bench.open_with(Rc::new(NoHost), OpenOptions::default()).await.err();
-        assert!(matches!(opened, Some(OpenError::Newer { version: 3, .. })), "{opened:?}");
     });
 }

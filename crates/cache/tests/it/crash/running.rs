@@ -112,7 +112,7 @@ fn the_newest_version_is_found_before_it_is_durable() {
 
 /// Evicts pages, until what was evicted first has left the ring once, or had its chance.
 async fn push_out(cache: &Cache, from: u64) {
-    for n in 0..12 {
+    for n in 0..24 {
         evict(cache, 60 + n, from + n).await;
     }
 }
