@@ -350,8 +350,8 @@ mod tests {
                     // A crash: some of what was in flight is whole.
                     let all: Vec<Part> = ring.sealed.iter().map(|flight| flight.part).collect();
                     let whole = all.iter().take_while(|part| flying.contains(part)).count();
-                    let left = all.iter().copied().chain([ring.open()]);
-                    let rear = left.skip(choice / 40 % (whole + 1)).next().unwrap();
+                    let mut left = all.iter().copied().chain([ring.open()]);
+                    let rear = left.nth(choice / 40 % (whole + 1)).unwrap();
                     base = said.range(..rear).map(|(_, front)| *front).max().unwrap_or(base).max(base);
                     ring = Ring::new(batches, leaving, base, rear);
                     vouched = rear.batch;

@@ -306,8 +306,10 @@ impl Description {
         let (copies, partitions) = (Some(self.copies), Some(self.partitions));
         let array = self.devices.iter().map(|path| (path, Role::Array));
         let all = array.chain(self.archive.iter().map(|path| (path, Role::Archive)));
-        let name = |(place, (path, role))| (name_of(path, place, self.paths()), role);
-        let roles: Vec<_> = all.enumerate().map(name).collect();
+        let roles: Vec<_> = all
+            .enumerate()
+            .map(|(place, (path, role))| (name_of(path, place, self.paths()), role))
+            .collect();
         options.names = roles.iter().map(|(name, _)| name.clone()).collect();
         options.expects = Expects { copies, partitions, roles };
         options
