@@ -1,7 +1,9 @@
 //! What is not a cache is refused, with one line, and nothing is changed.
 
-use super::bench::{Bench, device, evict, options, put, run};
-use tantalum_cache::flash::{DeviceStore, FlashCache, FormatOptions, OpenError, OpenOptions};
+use super::bench::{Bench, device, evict, fetch, options, put, run};
+use tantalum_cache::flash::{
+    DeviceStore, Fetched, FlashCache, FormatOptions, OpenError, OpenOptions,
+};
 use tantalum_device::{Ack, Blocks, Caps, Partition, Payload, RamDevice, RamOptions};
 
 #[test]
@@ -44,6 +46,28 @@ fn one_whole_copy_of_a_head_suffices() {
                 put(device, block, |b| (b[12], b[20]) = (version, b[20] ^ 1)).await;
             }
             bench.open().await.close().await.unwrap();
+        }
+    });
+}
+
+/// A start goes on in the batch that was begun, so few pages are in many starts' way.
+#[test]
+fn a_batch_goes_on_after_a_close_and_after_a_crash() {
+    run(async |rt| {
+        let made = FormatOptions { frames: 40, ..options() };
+        let bench = Bench::new(&rt, 500 << 10, &made).await;
+        for n in 0..60 {
+            let cache = bench.open().await;
+            assert_eq!(cache.stats().restart.clean, n == 0 || n % 3 == 1, "start {n}");
+            for page in 0..n {
+                let found = fetch(&cache, page, 5 + page).await;
+                assert!(matches!(found, Fetched::Flash { .. }), "page {page} in start {n}");
+            }
+            evict(&cache, n, 5 + n).await;
+            match n % 3 {
+                0 => cache.close().await.unwrap(),
+                _ => drop(cache),
+            }
         }
     });
 }
