@@ -294,7 +294,10 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> Core<F, S> {
             self.gates.get() == 0 && used < most
         };
         while !has_room() {
-            self.end_batch();
+            // (Nothing is written while the ring changes its size.)
+            if self.gates.get() == 0 {
+                self.end_batch();
+            }
             self.patiently(&self.room, has_room).await?;
             self.check_open()?;
         }

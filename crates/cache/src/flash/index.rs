@@ -120,12 +120,16 @@ impl Index {
         Some((place, self.entry(place).0))
     }
 
-    /// Of each page the newest frame in these batches, if it is dirty, no tombstone came behind it, and
-    /// the slow store has no newer version. In the order of the ring.
-    pub fn newest_dirty(&self, batches: Range<u64>) -> Vec<(Place, Frame)> {
+    /// Of each page the newest frame from a batch on and before a part, if it is dirty, no tombstone
+    /// came behind it, and the slow store has no newer version. In the order of the ring.
+    pub fn newest_dirty(&self, first: u64, end: Part) -> Vec<(Place, Frame)> {
         let mut newest: FxHashMap<u64, (Place, Frame)> = FxHashMap::default();
-        for batch in batches.start.max(self.first)..batches.end {
-            let frames = self.batch(batch).frames.iter().enumerate();
+        for batch in first.max(self.first)..end.last_batch() + 1 {
+            let content = self.batch(batch);
+            let is_last = batch == end.batch;
+            let count =
+                if is_last { content.frames_before(end.number) } else { content.frames.len() };
+            let frames = content.frames[..count].iter().enumerate();
             newest.extend(frames.map(|(frame, (f, _))| (f.page, (Place { batch, frame }, *f))));
         }
         let is_wanted = |(at, frame): &(Place, Frame)| {

@@ -45,20 +45,27 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> Core<F, S> {
             refreshed = if refreshed + 1 < next { oldest.max(refreshed + 1) } else { oldest };
             let old = Some(refreshed).filter(|old| *old < next);
             for segment in [Some(next), old].into_iter().flatten() {
-                if let Err(error) = self.write_segment(segment, false).await {
-                    return self.stop(format!("a write of the flash device failed: {error}"));
+                match self.write_segment(segment, false).await {
+                    // What a segment knows counts when the next one is there: its own may be damaged.
+                    Ok(true) if segment == next => {
+                        self.state.borrow_mut().ring.vouch(layout.batches_of(next).start);
+                        self.work.notify_all();
+                    }
+                    Ok(_) => {}
+                    Err(error) => {
+                        return self.stop(format!("a write of the flash device failed: {error}"));
+                    }
                 }
             }
-            // What a segment knows counts when the next one is there: its own may be damaged.
-            self.state.borrow_mut().ring.vouch(layout.batches_of(next).start);
-            self.work.notify_all();
             next += 1;
         }
     }
 
     /// Writes the durable batches of a segment; `all`: also the parts of the open one, in which nothing
     /// else is.
-    pub async fn write_segment(&self, number: u64, all: bool) -> Result<(), IoError> {
+    ///
+    /// Returns whether there are any.
+    pub async fn write_segment(&self, number: u64, all: bool) -> Result<bool, IoError> {
         let segment = {
             let state = self.state.borrow();
             let batches = self.medium.layout().batches_of(number);
@@ -75,14 +82,14 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> Core<F, S> {
             Segment { number, epoch, first, front: state.ring.front(), batches, goes_on }
         };
         if segment.batches.is_empty() {
-            return Ok(());
+            return Ok(false);
         }
         self.medium.write_segment(&segment).await?;
         self.count(|s| {
             s.segments += 1;
             s.flash_bytes += segment.encode(self.medium.tag).len() as u64;
         });
-        Ok(())
+        Ok(true)
     }
 
     /// Vouches for the newest batches whenever the cache is idle, and once in a lap (4, 5).

@@ -175,7 +175,10 @@ impl<F: BlockDevice> Medium<F> {
     /// Whether a descriptor belongs to this place. (A page may have the bytes of another one.)
     fn is_at(&self, d: &Descriptor, at: u64) -> bool {
         let layout = self.layout();
-        layout.part_at(d.part, d.before) == at && d.end() <= layout.frames_with(d.part.number)
+        let (number, end) = (d.part.number, d.end());
+        let fits = end <= layout.frames_with(number);
+        let goes_on = !d.more || end < layout.frames_with(number + 1);
+        layout.part_at(d.part, d.before) == at && fits && goes_on
     }
 
     /// The frames of a part that has these frames of its batch, in one read.

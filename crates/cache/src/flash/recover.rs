@@ -79,6 +79,10 @@ impl<F: BlockDevice> Restart<'_, F> {
                         batch.frames.len() <= layout.frames_with(batch.parts.len() as u32)
                             && batch.tombstones.len() <= layout.tombstones()
                     })
+                    && (!s.goes_on
+                        || s.batches.last().is_some_and(|last| {
+                            last.frames.len() < layout.frames_with(last.parts.len() as u32 + 1)
+                        }))
             };
             segments.extend(found.filter(fits));
         }
@@ -227,8 +231,12 @@ impl<F: BlockDevice> Restart<'_, F> {
     ) -> Result<BTreeMap<Part, Descriptor>, OpenError> {
         let layout = self.medium.layout();
         let mut found = BTreeMap::new();
-        let (mut part, mut at) = (first, at.unwrap_or(layout.batch_at(first.batch)));
-        let mut missing = 0;
+        let (mut part, mut missing) = (first, 0);
+        if at.is_none() {
+            // What is before it is damaged, and the batch is given up.
+            part = Part::first(first.batch + 1);
+        }
+        let mut at = at.unwrap_or(layout.batch_at(part.batch));
         while missing < DEPTH && part.batch < first.batch + u64::from(layout.batches) {
             let mut next = self.read_descriptor(part, at).await?;
             if next.is_none() {
@@ -307,7 +315,9 @@ impl<F: BlockDevice> Restart<'_, F> {
                 break;
             }
         }
-        Ok(Ok(content))
+        let sane = content.tombstones.len() <= layout.tombstones()
+            && (batch < rear.batch || content.parts.len() as u32 + 1 == rear.number);
+        Ok(if sane { Ok(content) } else { Err(layout.batch_at(batch)) })
     }
 
     /// Reads the frames of two segments' worth of batches, as published.

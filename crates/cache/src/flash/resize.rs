@@ -37,7 +37,7 @@ const TURN: Nanos = Nanos::from_millis(1);
 pub(crate) fn ring_of(layout: &Layout, bytes: u64, front: u64, rear: Part) -> Ring {
     let leaving = leaving(layout.frames, layout.page, bytes);
     let mut ring = Ring::new(layout.batches, leaving, front, rear);
-    ring.resize(layout.batches, layout.growing());
+    ring.resize(layout.batches, layout.growing(), front);
     ring
 }
 
@@ -141,8 +141,8 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> Core<F, S> {
                     && stays
                     && (!shrinks || state.ring.front() >= state.ring.front_for(target.batches))
             };
-            if ready {
-                return self.switch(target, bytes).await;
+            if ready && self.switch(target, bytes).await? {
+                return Ok(());
             }
         }
     }
@@ -155,10 +155,14 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> Core<F, S> {
         self.checkpoint().await
     }
 
-    /// One superblock changes the ring (3). Nothing is in flight, and the front stands.
-    async fn switch(&self, target: &Layout, bytes: u64) -> Result<(), CacheError> {
+    /// One superblock changes the ring (3). Nothing is in flight, and the front stands. `false`: that is
+    /// not so any more.
+    async fn switch(&self, target: &Layout, bytes: u64) -> Result<bool, CacheError> {
         let _keeper = self.keeper_turn.lock().await;
         self.unread().await?;
+        if !self.state.borrow().ring.is_settled() || self.state.borrow().open.since.is_some() {
+            return Ok(false);
+        }
         let now = self.medium.layout();
         let (front, rear) = {
             let state = self.state.borrow();
@@ -183,11 +187,12 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> Core<F, S> {
         self.write_layout(layout, bytes, front, rear).await?;
         {
             let state = &mut *self.state.borrow_mut();
-            state.ring.resize(layout.batches, layout.growing());
+            state.ring.resize(layout.batches, layout.growing(), front);
             state.ring.vouch(rear.batch);
             state.ghosts = ghosts_of(&layout, &self.options, &state.ring, &state.index);
         }
-        self.move_segments(&now).await
+        self.move_segments(&now).await?;
+        Ok(true)
     }
 
     /// What a ring that has become smaller leaves behind does not count any more.

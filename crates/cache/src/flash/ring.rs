@@ -128,12 +128,12 @@ impl Ring {
     }
 
     /// It has another number of batches from now on, since a durable superblock says so, and says
-    /// where the front is; `growing`: it has only so many until this batch is open. No part is in
+    /// that this is the front; `growing`: it has only so many until this batch is open. No part is in
     /// flight.
-    pub fn resize(&mut self, batches: u32, growing: Option<(u64, u64)>) {
+    pub fn resize(&mut self, batches: u32, growing: Option<(u64, u64)>, front: u64) {
         assert!(self.sealed.is_empty(), "a ring is resized between writes");
         (self.batches, self.growing) = (batches.into(), growing);
-        self.durable_front = self.front;
+        self.durable_front = self.durable_front.max(front);
         self.leave_to = 0;
     }
 

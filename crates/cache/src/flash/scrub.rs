@@ -109,9 +109,7 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> Core<F, S> {
             let state = self.state.borrow();
             let end = state.ring.durable();
             let first = state.ring.front().max(self.cleaned.get());
-            let mut dirty = state.index.newest_dirty(first..end.last_batch() + 1);
-            dirty.retain(|(at, _)| state.is_durable(*at));
-            (dirty, end.batch)
+            (state.index.newest_dirty(first, end), end.batch)
         };
         let _chosen = self.pending.choose(dirty.iter().map(|(_, frame)| frame.page));
         let mut complete = true;

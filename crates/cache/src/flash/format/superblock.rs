@@ -135,6 +135,7 @@ impl Superblock {
         let fits = self.layout.makes_sense(self.bytes);
         let from = self.layout.older.map_or(self.front, |_| self.rear.batch);
         ring && fits
+            && self.layout.frames_with(self.rear.number) > 0
             && self.layout.base <= from
             && self.rear.batch - self.front <= u64::from(self.layout.batches)
     }

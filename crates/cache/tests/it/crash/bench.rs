@@ -8,7 +8,7 @@ use tantalum_cache::flash::{
 use tantalum_device::{
     Block, BlockDevice, Caps, Data, DataMut, Durability, Payload, RamDevice, RamOptions,
 };
-use tantalum_rt::{Rt, Runtime};
+use tantalum_rt::{Nanos, Rt, Runtime};
 
 pub const PAGE: usize = 512;
 pub const PAGES: u64 = 200;
@@ -26,6 +26,12 @@ pub fn device(rt: &Rt, bytes: u64) -> RamDevice {
     RamDevice::new(rt, RamOptions::new(caps))
 }
 
+/// One whose commands take so long.
+pub fn slow_device(rt: &Rt, bytes: u64, command: Nanos) -> RamDevice {
+    let caps = Caps { block_size: 512, ..Caps::power_safe(bytes / 512, Payload::Bytes) };
+    RamDevice::new(rt, RamOptions { command, ..RamOptions::new(caps) })
+}
+
 pub fn options() -> FormatOptions {
     FormatOptions { page: PAGE as u32, frames: 4, ..FormatOptions::default() }
 }
@@ -41,8 +47,13 @@ pub struct Bench {
 impl Bench {
     /// A new cache of so many bytes.
     pub async fn new(rt: &Rt, bytes: u64, options: &FormatOptions) -> Bench {
+        Bench::on(rt, device(rt, bytes), options).await
+    }
+
+    /// A new cache on this flash device.
+    pub async fn on(rt: &Rt, flash: RamDevice, options: &FormatOptions) -> Bench {
         let slow = device(rt, (1 << 20) + PAGES * PAGE as u64);
-        let bench = Bench { rt: rt.clone(), flash: device(rt, bytes), slow };
+        let bench = Bench { rt: rt.clone(), flash, slow };
         FlashCache::format(rt, &bench.flash, &bench.store(), options).await.unwrap();
         bench
     }

@@ -1,9 +1,11 @@
 //! Passes over the ring: scrubbing, cleaning, and giving up the flash device.
 
-use super::bench::{Bench, PAGE, evict, fetch, find, options, put, run};
+use super::bench::{Bench, PAGE, evict, fetch, find, options, put, run, slow_device};
 use super::model::content;
 use std::rc::Rc;
-use tantalum_cache::flash::{CacheError, Fetched, OpenError, OpenOptions, Scrubbed, SlowStore};
+use tantalum_cache::flash::{
+    CacheError, Fetched, FormatOptions, OpenError, OpenOptions, Scrubbed, SlowStore,
+};
 use tantalum_rt::Nanos;
 
 const BYTES: u64 = 200 << 10;
@@ -33,6 +35,29 @@ fn a_scrubber_finds_what_is_damaged() {
         assert_eq!(cache.clone().detach().await, Err(damaged));
         cache.forget(7..8).await.unwrap();
         cache.detach().await.unwrap();
+    });
+}
+
+/// A newer version of a page enters the same batch while the older one becomes durable: the pass is
+/// owed the older one.
+#[test]
+fn a_version_is_cleaned_though_a_newer_one_is_behind_it_in_its_batch() {
+    run(async |rt| {
+        let flash = slow_device(&rt, BYTES, Nanos::from_micros(100));
+        let made = FormatOptions { frames: 12, ..options() };
+        let bench = Bench::on(&rt, flash, &made).await;
+        let lingers = OpenOptions { linger: Nanos::from_secs(9), ..OpenOptions::default() };
+        let cache = bench.try_open(lingers).await.unwrap();
+        cache.stage(7, &content(7, 5, PAGE), true, 5).unwrap().unwrap();
+        let cleaning = cache.clone();
+        let cleaned = rt.spawn("a pass", async move { cleaning.clean().await });
+        rt.sleep(Nanos::from_micros(20)).await;
+        cache.stage(7, &content(7, 6, PAGE), true, 6).unwrap().unwrap();
+        assert_eq!(cleaned.await.unwrap(), Ok(()));
+        let mut bytes = vec![0; PAGE];
+        bench.store().read(7, &mut bytes).await.unwrap();
+        assert!(bytes == content(7, 5, PAGE), "the slow store has it");
+        fetch(&cache, 7, 6).await;
     });
 }
 

@@ -1,6 +1,6 @@
 //! Another size of the flash device, while the cache is used.
 
-use super::bench::{Bench, Cache, bytes_of, evict, fetch, options, run};
+use super::bench::{Bench, Cache, bytes_of, evict, fetch, options, run, slow_device};
 use tantalum_cache::flash::{CacheError, FormatOptions, Mode};
 use tantalum_rt::Nanos;
 
@@ -51,6 +51,36 @@ fn a_cache_grows_and_keeps_every_page() {
             for page in 0..100 {
                 cache.forget(page..page + 1).await.unwrap();
             }
+        }
+    });
+}
+
+/// Tombstones wait while the ring changes, and write nothing.
+#[test]
+fn pages_are_forgotten_while_it_is_resized() {
+    run(async |rt| {
+        let flash = slow_device(&rt, LARGE, Nanos::from_micros(30));
+        let made = FormatOptions { frames: 12, ..options() };
+        let bench = Bench::on(&rt, flash, &made).await;
+        let cache = bench.open().await;
+        let (using, clock) = (cache.clone(), rt.clone());
+        let user = rt.spawn("a user", async move {
+            for n in 0..600 {
+                evict(&using, n % 60, 1000 + n).await;
+                clock.sleep(Nanos::from_micros(n % 50)).await;
+                using.forget(60 + n % 30..61 + n % 30).await.unwrap();
+            }
+        });
+        for _ in 0..12 {
+            cache.resize(200 << 10).await.unwrap();
+            rt.sleep(Nanos::from_micros(500)).await;
+            cache.resize(LARGE).await.unwrap();
+        }
+        user.await.unwrap();
+        drop(cache);
+        let cache = bench.open().await;
+        for n in 540..600 {
+            fetch(&cache, n % 60, 1000 + n).await;
         }
     });
 }
