@@ -33,7 +33,7 @@ pub struct FormatOptions {
     /// Bytes of a page: a power of two from 512 bytes to 1 MiB, and a multiple of the blocks of
     /// both devices.
     pub page: u32,
-    /// Frames of a batch. One write has all of them.
+    /// Frames of a batch. One write has all of them, unless some have to be durable earlier.
     pub frames: u32,
     /// When dirty pages reach the slow store.
     pub mode: Mode,
