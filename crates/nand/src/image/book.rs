@@ -7,6 +7,10 @@
 //! 3. The image's clock is the latest time at which a task acted on the end of an operation. It
 //!    never goes back. When the image is opened again it continues from there. A process that is
 //!    killed leaves the array as of that moment.
+//! 4. An erase that cannot be taken back has had all operations of its unit before it: when the
+//!    image is opened their records are freed. The erase may still wait on its die if the pages
+//!    that it removed were overwritten, and to take back what lay before it would make these pages
+//!    valid again.
 
 use super::ImageError;
 use super::format::FLIGHT_BYTES;
@@ -160,7 +164,30 @@ impl Book {
         let flights =
             flights.into_iter().map(|f| Flight { slot: f.slot, ..f.rebased(Nanos(base), shift) });
         let flights = flights.collect();
-        Ok((Book(Some(Box::new(inner))), flights))
+        let mut book = Book(Some(Box::new(inner)));
+        let flights = book.without_erased(flights);
+        Ok((book, flights))
+    }
+
+    /// Leaves out the operations that precede an erase of their unit that has begun (4).
+    fn without_erased(&mut self, flights: Vec<Flight>) -> Vec<Flight> {
+        let mut erased: Vec<Unit> = Vec::new();
+        let mut left = Vec::with_capacity(flights.len());
+        for f in flights.into_iter().rev() {
+            let unit = match &f.effect {
+                Effect::Read { .. } => None,
+                Effect::Program { at, .. } => Some(at.unit),
+                Effect::Erase { unit, .. } => Some(*unit),
+            };
+            if unit.is_some_and(|unit| erased.contains(&unit)) {
+                self.leave(f.slot);
+                continue;
+            }
+            erased.extend(f.erases().filter(|_| f.begun));
+            left.push(f);
+        }
+        left.reverse();
+        left
     }
 
     /// Whether there is room for one more operation.

@@ -286,6 +286,49 @@ fn a_unit_to_be_erased_keeps_its_space_when_an_erase_before_that_ends() {
     killed(steps, timing(), false, 0);
 }
 
+/// An erase that cannot be taken back has had what was programmed there before, though neither has
+/// begun: with that program taken back the unit would have its former pages, not their content.
+#[test]
+fn pages_before_an_erase_that_cannot_be_taken_back_do_not_come_back() {
+    let steps = vec![
+        Step::Program { unit: 0, pages: 1, zeros: false },
+        Step::Program { unit: 10, pages: 2, zeros: false },
+        Step::Program { unit: 10, pages: 1, zeros: false },
+        Step::Wait { ns: 1_000_000 },
+        Step::Erase { unit: 10 },
+        Step::Program { unit: 10, pages: 1, zeros: false },
+    ];
+    for end in 0..3 {
+        killed(steps.clone(), timing(), false, end);
+    }
+}
+
+/// The same for an erase before it: the unit keeps the count of both.
+#[test]
+fn an_erase_before_one_that_cannot_be_taken_back_is_not_taken_back() {
+    let file = Scratch::new();
+    let copy = Scratch::new();
+    let path = (file.0.clone(), copy.0.clone());
+    run(11, move |rt| async move {
+        let a = make(&rt, Place::Image, Payload::Bytes, &timing(), &file);
+        for (tag, unit) in [(1, 11), (2, 10), (3, 10), (4, 10), (5, 10)] {
+            let step = match tag {
+                2 | 4 => Step::Erase { unit },
+                _ => Step::Program { unit, pages: 1, zeros: false },
+            };
+            carry_out(&rt, &a, tag, &step).await;
+        }
+        std::fs::copy(&path.0, &path.1).unwrap();
+        let image = ImageFile::open(&path.1).unwrap();
+        let b = NandArray::on_image(&rt, &image, &timing()).unwrap();
+        b.abandon(false);
+        rt.sleep(Nanos::from_micros(1_000_000)).await;
+        b.power_off();
+        assert_eq!((b.erase_count(Unit(10)), b.next_page(Unit(10))), (2, 0));
+        cells(&b);
+    });
+}
+
 fn small() -> Scratch {
     let file = Scratch::new();
     let path = file.0.clone();
