@@ -44,6 +44,8 @@ struct Suspect {
     after: Option<Lsn>,
     before: Option<Lsn>,
     offset: u64,
+    /// Only zeros are there. A write that was in flight at a crash may leave them, too.
+    blank: bool,
 }
 
 /// One stream on the way through.
@@ -55,6 +57,9 @@ struct Source<D> {
     ended: bool,
     seen: Seen,
     suspects: Vec<Suspect>,
+    /// Zeros since the last block of this section, if there are any. A section may end with zeros,
+    /// so they are suspect only once a block follows.
+    blank: Option<Suspect>,
     last: Option<Lsn>,
 }
 
@@ -104,6 +109,7 @@ impl<D: BlockDevice + 'static> Merge<D> {
             ended: false,
             seen: Seen::default(),
             suspects: Vec::new(),
+            blank: None,
             last: None,
         };
         let next = block_of(from, payload);
@@ -245,16 +251,18 @@ impl<D: BlockDevice + 'static> Merge<D> {
         self.sources.iter().map(|s| s.seen).collect()
     }
 
-    /// A place where something is that is no block, and where this LSN belongs.
+    /// A place where something is that is no block, and where this LSN belongs. Zeros are named
+    /// only if there is nothing else.
     pub fn suspect(&self, lsn: Lsn) -> Option<(String, u64)> {
         let fits = |s: &&Suspect| {
             s.after.is_none_or(|after| after <= lsn) && s.before.is_none_or(|before| before >= lsn)
         };
-        let of = |source: &Source<D>| {
-            let found = source.suspects.iter().find(fits)?;
+        let of = |source: &Source<D>, blank: bool| {
+            let found = source.suspects.iter().filter(|s| s.blank == blank).find(fits)?;
             Some((source.stream.member.name.clone(), found.offset))
         };
-        self.sources.iter().find_map(of)
+        let find = |blank| self.sources.iter().find_map(|source| of(source, blank));
+        find(false).or_else(|| find(true))
     }
 }
 
@@ -297,6 +305,8 @@ impl<D> Source<D> {
                     let bytes = block[HEAD..HEAD + counts].to_vec();
                     note(&mut self.seen, &head, limit, newest.then_some(unit));
                     if counts > 0 {
+                        let room = self.suspects.len() < SUSPECTS;
+                        self.suspects.extend(self.blank.take().filter(|_| room));
                         for s in self.suspects.iter_mut().filter(|s| s.before.is_none()) {
                             s.before = Some(head.lsn);
                         }
@@ -307,15 +317,18 @@ impl<D> Source<D> {
                 Found::Section(head, _) if belongs(&self.stream, &head, span) => {
                     let limit = state.limit(head.epoch);
                     note(&mut self.seen, &head, limit, newest.then_some(unit));
+                    self.blank = None;
                 }
-                Found::Nothing if chunk.bad.contains(&i) || block.iter().any(|b| *b != 0) => {
+                Found::Nothing => {
                     let at = self.stream.spans[span].unit + u64::from(unit);
-                    self.suspects.push(Suspect {
-                        after: self.last,
-                        before: None,
-                        offset: at * size as u64,
-                    });
-                    self.suspects.truncate(SUSPECTS);
+                    let blank = !chunk.bad.contains(&i) && block.iter().all(|b| *b == 0);
+                    let (after, offset) = (self.last, at * size as u64);
+                    let suspect = Suspect { after, before: None, offset, blank };
+                    if blank {
+                        self.blank.get_or_insert(suspect);
+                    } else if self.suspects.len() < SUSPECTS {
+                        self.suspects.push(suspect);
+                    }
                 }
                 _ => {}
             }

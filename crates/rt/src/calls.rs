@@ -8,12 +8,15 @@
 //!    [`Calls`] waits for that, but not in the thread itself.
 //! 4. A panic ends the thread, never the process.
 
+use crate::sync::WaitQueue;
 use crate::wall::{WallOptions, random};
-use crate::{Inbox, Post, Rt, RunError, Runtime};
+use crate::{First, Inbox, Post, Rt, RunError, Runtime, first};
 use std::any::Any;
+use std::cell::Cell;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Sender, channel};
+use std::sync::{Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 /// Why there is no thread with a runtime, or not any more.
@@ -58,17 +61,53 @@ pub struct Served<T, S, E> {
 pub struct Calls<L> {
     /// `None` only while it is dropped.
     post: Option<Post<L>>,
-    thread: Option<JoinHandle<()>>,
+    thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl<L> Drop for Calls<L> {
     fn drop(&mut self) {
         self.post = None;
-        if let Some(thread) = self.thread.take()
-            && thread.thread().id() != std::thread::current().id()
-        {
+        self.wait();
+    }
+}
+
+impl<L> Calls<L> {
+    /// Waits until the thread has ended, if that is not this one. Something must have made it end
+    /// ([`Over`]).
+    pub fn wait(&self) {
+        let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(thread) = thread.take_if(|t| t.thread().id() != std::thread::current().id()) {
             // It catches its panics.
             let _ = thread.join();
+        }
+    }
+}
+
+/// Whether what a thread serves has ended. Then it takes no letters any more.
+pub struct Over {
+    is: Cell<bool>,
+    changed: WaitQueue,
+}
+
+impl Over {
+    /// It has not ended.
+    #[must_use]
+    pub fn new(rt: &Rt) -> Over {
+        Over { is: Cell::new(false), changed: WaitQueue::new(rt, "the end of what a thread serves") }
+    }
+
+    /// It has ended.
+    pub fn tell(&self) {
+        self.is.set(true);
+        self.changed.notify_all();
+    }
+
+    /// The next letter; `None` once it has ended, or when nobody can call any more. The sender of a
+    /// letter that is not taken learns that there is no answer.
+    pub async fn next<L: Send + 'static>(&self, letters: &mut Inbox<L>) -> Option<L> {
+        match first(letters.next(), self.changed.until(|| self.is.get())).await {
+            First::A(letter) => letter.filter(|_| !self.is.get()),
+            First::B(()) => None,
         }
     }
 }
@@ -116,7 +155,7 @@ impl<L: Send + 'static> Calls<L> {
             });
         };
         let ((told, post), thread) = start(options.name, options.wall, body)?;
-        Ok((told, Calls { post: Some(post), thread: Some(thread) }))
+        Ok((told, Calls { post: Some(post), thread: Mutex::new(Some(thread)) }))
     }
 
     /// Has the thread carry out the letter that is made with the way back for its answer, and waits

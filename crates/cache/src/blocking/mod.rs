@@ -380,16 +380,20 @@ impl BlockingCache {
     /// # Errors
     /// As there. If the cache has not ended it goes on.
     pub fn detach(&self) -> Result<(), CacheError> {
-        self.handle.ask(Letter::Detach)?
+        self.handle.ask(Letter::Detach)??;
+        self.handle.calls.wait();
+        Ok(())
     }
 
     /// Ends the cache: everything is durable, and the next start is warm. Every call on any clone
-    /// fails from then on. See [`FlashCache::close`].
+    /// fails from then on, and its devices can be opened again. See [`FlashCache::close`].
     ///
     /// # Errors
     /// As there: then the next start is one after a crash.
     pub fn close(&self) -> Result<(), CacheError> {
-        self.handle.ask(Letter::Close)?
+        self.handle.ask(Letter::Close)??;
+        self.handle.calls.wait();
+        Ok(())
     }
 }
 

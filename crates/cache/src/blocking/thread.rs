@@ -6,15 +6,13 @@ use super::{BlockingError, BlockingOptions};
 use crate::flash::{
     CacheError, CacheStats, Fetched, FlashCache, Host, Scrubbed, SlowStore, Staged,
 };
-use std::cell::Cell;
 use std::ops::Range;
 use std::rc::Rc;
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Condvar, Mutex};
 use tantalum_device::{BlockDevice, IoError};
-use tantalum_rt::calls::{Calls, Served, ThreadOptions};
-use tantalum_rt::sync::WaitQueue;
-use tantalum_rt::{First, Inbox, Rt, first};
+use tantalum_rt::calls::{Calls, Over, Served, ThreadOptions};
+use tantalum_rt::{Inbox, Rt};
 
 /// Letters that lie in the inbox of the thread, at most.
 const LETTERS: usize = 256;
@@ -129,26 +127,13 @@ where
     Calls::start(ThreadOptions { name: NAME, letters: LETTERS, wall }, open, serve)
 }
 
-/// Whether the cache was closed or detached.
-struct Over {
-    is: Cell<bool>,
-    changed: WaitQueue,
-}
-
 async fn serve<F: BlockDevice + 'static, S: SlowStore + 'static>(
     rt: Rt,
     cache: FlashCache<F, S>,
     mut letters: Inbox<Letter>,
 ) {
-    let changed = WaitQueue::new(&rt, "the end of the cache");
-    let over = Rc::new(Over { is: Cell::new(false), changed });
-    while let First::A(Some(letter)) =
-        first(letters.next(), over.changed.until(|| over.is.get())).await
-    {
-        // Its sender knows that the cache has ended, if this is not carried out.
-        if over.is.get() {
-            break;
-        }
+    let over = Rc::new(Over::new(&rt));
+    while let Some(letter) = over.next(&mut letters).await {
         let answer = answer(cache.clone(), letter, over.clone());
         rt.spawn_background("cache: a letter", answer);
     }
@@ -207,8 +192,7 @@ fn ends<F: BlockDevice + 'static, S: SlowStore + 'static>(
     over: &Over,
 ) {
     if ended.is_ok() || cache.core().closing.get() {
-        over.is.set(true);
-        over.changed.notify_all();
+        over.tell();
     }
     drop(to.send(ended));
 }

@@ -220,15 +220,16 @@ fn the_store_of_a_program_gets_every_page_and_may_refuse() {
     cache.close().unwrap();
 }
 
-/// A call that comes when the cache has just been closed is not carried out: its thread may not have
-/// ended yet.
+/// A call on a cache that was closed is not carried out, and its devices are free for the next one.
 #[test]
 fn every_call_after_the_end_fails() {
     let scratch = Scratch::new();
     let (flash, memory) = over_memory(&scratch, Mode::Back);
     let slow = Slow::Store(memory);
+    let mut closed = Vec::new();
     for _ in 0..100 {
         let cache = open(&flash, &slow);
+        closed.push(cache.clone());
         cache.close().unwrap();
         assert!(matches!(cache.checkpoint(), Err(CacheError::Stopped(_))));
         assert!(matches!(cache.stats(), Err(CacheError::Stopped(_))));

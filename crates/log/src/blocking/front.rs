@@ -354,14 +354,18 @@ impl Front {
         wakes.wake();
     }
 
-    /// Every call fails from now on; the first reason counts.
+    /// Every call fails from now on; the first reason counts. The devices are let go: what still
+    /// writes ends first.
     pub fn close(&self, why: LogError) {
         let mut wakes = Wakes::default();
         let mut works = self.shared.lock();
         works.plan.stop();
         works.threads.close(why, &mut wakes);
+        let lent: Vec<_> = works.threads.lent.iter_mut().filter_map(Option::take).collect();
         drop(works);
         wakes.wake();
+        // Perhaps the end of the use of files.
+        drop(lent);
     }
 
     /// From now on news wake the runtime of the log; `false` if there are news already.

@@ -429,12 +429,15 @@ impl BlockingLog {
     }
 
     /// Waits until everything appended is durable, and ends the log: every clone fails from then
-    /// on. Appends fail at once, and whoever waits for what is durable by then still succeeds.
+    /// on. Appends fail at once, and whoever waits for what is durable by then still succeeds. Then
+    /// its devices are free, and can be opened again, although there are clones.
     ///
     /// # Errors
     /// [`LogError::Failed`].
     pub fn close(&self) -> Result<(), LogError> {
-        self.handle.ask(Letter::Close)?
+        self.handle.ask(Letter::Close)??;
+        self.handle.calls.wait();
+        Ok(())
     }
 }
 

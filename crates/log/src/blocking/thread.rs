@@ -3,6 +3,7 @@
 //! 1. It does whatever the threads do not do by themselves: states, time, the archive, what is
 //!    written again, and all writes to devices that are not lent.
 //! 2. However the thread ends, the log is closed: whoever waits is woken with the reason.
+//! 3. It ends with the log when that is closed, once its listeners have been told.
 
 use super::front::{Front, Rules, Time};
 use super::{BlockingError, BlockingOptions};
@@ -12,6 +13,7 @@ use crate::pen::Pen;
 use crate::threads::closed;
 use crate::{Log, LogDevice, LogError, LogStats, Lsn, OneCopy, OpenError, Record};
 use std::any::Any;
+use std::cell::Cell;
 use std::future::poll_fn;
 use std::ops::ControlFlow;
 use std::pin::Pin;
@@ -20,7 +22,8 @@ use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::task::Poll;
 use tantalum_device::BlockDevice;
-use tantalum_rt::calls::{Calls, Served, ThreadOptions};
+use tantalum_rt::calls::{Calls, Over, Served, ThreadOptions};
+use tantalum_rt::sync::WaitQueue;
 use tantalum_rt::{Inbox, Nanos, Post, Rt};
 
 /// Letters that lie in the inbox of the thread, at most.
@@ -148,11 +151,28 @@ async fn serve<D: BlockDevice + Clone + 'static>(
         core.chores.wait_while(|| !core.is_failed()).await;
         end.close(core.check_failed().err().unwrap_or_else(closed));
     });
-    while let Some(letter) = letters.next().await {
+    let changed = WaitQueue::new(&rt, "listeners of a log");
+    let listeners = Rc::new(Listeners { count: Cell::new(0), changed });
+    let over = Rc::new(Over::new(&rt));
+    while let Some(letter) = over.next(&mut letters).await {
+        let ends = (listeners.clone(), over.clone());
         rt.spawn_background(
             "log: a letter",
-            answer(rt.clone(), log.clone(), letter, front.clone(), lender),
+            answer(rt.clone(), log.clone(), letter, (front.clone(), lender), ends),
         );
+    }
+}
+
+/// Who is told of durable LSNs.
+struct Listeners {
+    count: Cell<usize>,
+    changed: WaitQueue,
+}
+
+impl Listeners {
+    fn add(&self, one: isize) {
+        self.count.set(self.count.get().wrapping_add_signed(one));
+        self.changed.notify_all();
     }
 }
 
@@ -161,8 +181,8 @@ async fn answer<D: BlockDevice + Clone + 'static>(
     rt: Rt,
     log: Log<D>,
     letter: Letter,
-    front: Arc<Front>,
-    lender: Lender<D>,
+    (front, lender): (Arc<Front>, Lender<D>),
+    (listeners, over): (Rc<Listeners>, Rc<Over>),
 ) {
     match letter {
         Letter::Checkpoint(lsn, number, to) => drop(to.send(log.checkpoint(lsn, number).await)),
@@ -180,14 +200,18 @@ async fn answer<D: BlockDevice + Clone + 'static>(
                 read(records, asks).await;
             }
         },
-        Letter::Subscribe(mut seen, mut listener) => loop {
-            let next = log.next_durable(seen).await;
-            seen = next.as_ref().map_or(seen, |lsn| *lsn);
-            let ended = next.is_err();
-            if listener(next).is_break() || ended {
-                return;
+        Letter::Subscribe(mut seen, mut listener) => {
+            listeners.add(1);
+            loop {
+                let next = log.next_durable(seen).await;
+                seen = next.as_ref().map_or(seen, |lsn| *lsn);
+                let ended = next.is_err();
+                if listener(next).is_break() || ended {
+                    break;
+                }
             }
-        },
+            listeners.add(-1);
+        }
         Letter::Close(to) => {
             let ended = match front.check_closed() {
                 Ok(()) => {
@@ -198,6 +222,8 @@ async fn answer<D: BlockDevice + Clone + 'static>(
                 closed => closed,
             };
             front.close(closed());
+            listeners.changed.until(|| listeners.count.get() == 0).await;
+            over.tell();
             drop(to.send(ended));
         }
     }

@@ -361,6 +361,12 @@ fn damage_is_no_end_of_the_log() {
             let OpenError::Damaged(damage) = &error else { panic!("{error}") };
             assert_eq!(damage.place, Some((format!("sd{i}"), at * 512)), "{error}");
             assert!(damage.lsn < damage.watermark && damage.lsn < Lsn(20 * 708));
+            // A block of zeros is found, too, as others follow it.
+            put(d, at, |b| b.fill(0)).await;
+            let OpenError::Damaged(zeros) = refused(&rt, &all, OpenOptions::default()).await else {
+                panic!("a block of zeros was not found")
+            };
+            assert_eq!((zeros.lsn, zeros.place), (damage.lsn, damage.place.clone()));
             d.write(Block(0), Data::Bytes(&whole), Durability::Normal).await.unwrap();
         }
         let at = first_block(&bytes_of(&all[1]).await);
