@@ -1,13 +1,10 @@
 //! Numbers with their nouns.
 
+pub use tantalum_device::counted;
+
 /// The verb of so many things.
 pub fn were(n: u64) -> &'static str {
     if n == 1 { "was" } else { "were" }
-}
-
-/// "1 row", "2 rows".
-pub fn counted(n: u64, one: &str, many: &str) -> String {
-    if n == 1 { format!("1 {one}") } else { format!("{n} {many}") }
 }
 
 #[cfg(test)]

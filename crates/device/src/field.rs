@@ -181,6 +181,11 @@ impl fmt::Display for Field {
     }
 }
 
+/// So many things, by their name for one and for several.
+pub fn counted(n: u64, one: &str, many: &str) -> String {
+    if n == 1 { format!("1 {one}") } else { format!("{n} {many}") }
+}
+
 /// Bytes in words.
 pub fn bytes_in_words(bytes: u64) -> String {
     const UNITS: [(u64, &str); 4] =

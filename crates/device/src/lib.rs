@@ -98,7 +98,8 @@ pub use disk::{Disk, DiskModel};
 pub use durable::{DurableBy, read_or_zeros, read_stamps_or_zeros};
 pub use faults::Faults;
 pub use field::{
-    Field, Line, Metric, Panel, Unit, Value, bytes_in_words, joules_in_words, time_in_words,
+    Field, Line, Metric, Panel, Unit, Value, bytes_in_words, counted, joules_in_words,
+    time_in_words,
 };
 #[cfg(feature = "file")]
 pub use file::{File, FileError, FileSettings, FileWriter};

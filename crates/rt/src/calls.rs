@@ -93,7 +93,10 @@ impl Over {
     /// It has not ended.
     #[must_use]
     pub fn new(rt: &Rt) -> Over {
-        Over { is: Cell::new(false), changed: WaitQueue::new(rt, "the end of what a thread serves") }
+        Over {
+            is: Cell::new(false),
+            changed: WaitQueue::new(rt, "the end of what a thread serves"),
+        }
     }
 
     /// It has ended.

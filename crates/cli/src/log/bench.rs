@@ -16,7 +16,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tantalum_device::{BlockDevice, Latencies, Payload, PowerCycle};
 use tantalum_lab::subject::Model;
 use tantalum_log::{
-    BlockingLog, BlockingOptions, CreateOptions, Log, LogDevice, LogError, LogStats, Lsn,
+    BlockingError, BlockingLog, BlockingOptions, CreateOptions, Log, LogDevice, LogError, LogStats,
+    Lsn, OpenError, OpenOptions,
 };
 use tantalum_rt::{Nanos, Rt, Runtime, join_all};
 
@@ -58,6 +59,9 @@ pub struct BenchArguments {
     #[arg(long, value_name = "N", default_value_t = 1,
           value_parser = clap::value_parser!(u8).range(1..=2))]
     copies: u8,
+    /// Write no slow write again on another device
+    #[arg(long)]
+    no_hedging: bool,
     /// MiB of each file
     #[arg(long, value_name = "MIB", default_value_t = 256,
           value_parser = clap::value_parser!(u64).range(8..=1 << 20))]
@@ -171,6 +175,18 @@ fn failed(why: impl std::fmt::Display) -> Failed {
     (in_words(why), out::FAILED)
 }
 
+/// The same for a log that is not opened: there is no description, but an option.
+fn refused(why: &OpenError) -> Failed {
+    match why {
+        OpenError::Hedging(_) => {
+            let why = "files can be written only by calls that block, since io_uring is not used, \
+                       and then no slow write can be written again elsewhere";
+            (format!("{why}: allow io_uring, or use --no-hedging"), out::USAGE)
+        }
+        why => usage(why),
+    }
+}
+
 /// A log on new files, which have no name any more (1).
 fn log_on_files(arguments: &BenchArguments) -> Result<BlockingLog, Failed> {
     let mut options = BlockingOptions::default();
@@ -188,7 +204,11 @@ fn log_on_files(arguments: &BenchArguments) -> Result<BlockingLog, Failed> {
     }
     let create = CreateOptions { copies: arguments.copies, ..CreateOptions::default() };
     BlockingLog::create(&files.0, None, &create, &options).map_err(usage)?;
-    BlockingLog::open(&files.0, options).map_err(usage)
+    options.open.hedge.enabled = !arguments.no_hedging;
+    BlockingLog::open(&files.0, options).map_err(|e| match e {
+        BlockingError::Open(e) => refused(&e),
+        e => usage(e),
+    })
 }
 
 #[allow(
@@ -243,6 +263,7 @@ fn on_models(arguments: &BenchArguments, threads: u32) -> Result<Ran, Failed> {
     let mut runtime = Runtime::virtual_time(1);
     let rt = runtime.handle();
     let (length, bytes, copies) = (arguments.length, arguments.bytes as usize, arguments.copies);
+    let hedges = !arguments.no_hedging;
     let work = async move {
         let mut devices = Vec::new();
         for (i, model) in models.iter().enumerate() {
@@ -252,7 +273,9 @@ fn on_models(arguments: &BenchArguments, threads: u32) -> Result<Ran, Failed> {
         }
         let create = CreateOptions { copies, ..CreateOptions::default() };
         Log::create(&rt, &devices, None, &create).await.map_err(usage)?;
-        let log = Log::open(&rt, devices, Default::default()).await.map_err(usage)?;
+        let mut options = OpenOptions::default();
+        options.hedge.enabled = hedges;
+        let log = Log::open(&rt, devices, options).await.map_err(|e| refused(&e))?;
         commits(&rt, &log, threads, length, bytes).await.map_err(failed)
     };
     runtime.block_on(work).map_err(|e| failed(format!("the log has stalled: {e}")))?
@@ -289,4 +312,17 @@ async fn commits<D: BlockDevice + Clone + 'static>(
     let took = rt.now().saturating_sub(began);
     let latencies = latencies.borrow().clone();
     Ok((latencies, log.stats(), took))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// There is no description in which hedging could be switched off.
+    #[test]
+    fn advice_is_about_options_of_the_benchmark() {
+        let (said, code) = refused(&OpenError::Hedging("a.log".to_string()));
+        assert!(said.ends_with("allow io_uring, or use --no-hedging"), "{said}");
+        assert_eq!(code, out::USAGE);
+    }
 }

@@ -5,7 +5,8 @@
 //! 2. The preset is held to the same measurement: the device that it describes is measured in
 //!    virtual time with the same commands, and both are printed.
 //! 3. Slow single writes are outliers of the preset, and are not in its quantiles: their times would
-//!    stretch those of all others.
+//!    stretch those of all others. They are told in bands, so that a few very slow ones do not make
+//!    all others as slow. How often they come is that of small commands in sequence.
 
 use crate::bar::Bar;
 use crate::members::{Files, in_words, make, open, runtime};
@@ -63,6 +64,9 @@ const LARGE: u32 = 128 << 10;
 const STEPS: usize = 20;
 /// A command is an outlier from this multiple of the median on.
 const OUTLIER: u64 = 3;
+/// Which shares of the outliers, the quickest first, are a band of their own each, up to so many
+/// percent.
+const BANDS: [usize; 3] = [50, 90, 100];
 /// The quantile that stands for the longest of the usual times.
 const TOP: f64 = 0.995;
 /// Commands of a measurement, at least and at most.
@@ -290,26 +294,32 @@ fn preset(measured: &[Measured], block: u32, whole: u64) -> SampledModel {
     // Measured are writes that are durable when they end.
     let latency = measured.iter().map(row).collect();
     SampledModel {
-        outlier: [true, false].into_iter().filter_map(|write| outliers(measured, write)).collect(),
+        outlier: [true, false].into_iter().flat_map(|write| outliers(measured, write)).collect(),
         ..SampledModel::plain(block, whole / u64::from(block), latency)
     }
 }
 
 /// The outliers of small writes or reads in sequence.
-fn outliers(measured: &[Measured], write: bool) -> Option<Outlier> {
+fn outliers(measured: &[Measured], write: bool) -> Vec<Outlier> {
     let is = |m: &&Measured| {
         m.aim.write == write && m.aim.stream == StreamKind::Sequential && m.aim.bytes == SMALL
     };
-    let of = measured.iter().find(is)?;
+    let Some(of) = measured.iter().find(is) else { return Vec::new() };
     let (usual, slow) = of.parted();
-    let (first, last) = (slow.first()?, slow.last()?);
     let median = quantile(usual, 0.5);
     let more = |took: &Nanos| micros(took.saturating_sub(median));
-    Some(Outlier {
-        command: Some(of.aim.command().to_string()),
-        one_in: (of.took.len() / slow.len()) as u64,
-        us: [more(first), more(last)],
-    })
+    let end = |percent: usize| (slow.len() * percent).div_ceil(100);
+    let starts = [0].into_iter().chain(BANDS.map(end));
+    let bands = starts.zip(BANDS.map(end)).map(|(from, to)| &slow[from..to]);
+    let outlier = |band: &[Nanos]| {
+        let (first, last) = (band.first()?, band.last()?);
+        Some(Outlier {
+            command: Some(of.aim.command().to_string()),
+            one_in: (of.took.len() as f64 / band.len() as f64).round() as u64,
+            us: [more(first), more(last)],
+        })
+    };
+    bands.filter_map(outlier).collect()
 }
 
 /// The same measurement of the preset, in virtual time, with so many commands of each at most.
@@ -425,8 +435,8 @@ mod tests {
         writes.extend([900, 1000, 5000]);
         let preset = preset(&[of(true, writes), of(false, vec![50; 10])], 512, 1 << 20);
         assert_eq!(preset.latency[0].us, vec![100; STEPS + 1]);
-        let [outlier] = &preset.outlier[..] else { panic!("{:?}", preset.outlier) };
-        assert_eq!((outlier.one_in, outlier.us), (100, [800, 4900]));
+        let outliers = preset.outlier.iter().map(|o| (o.one_in, o.us));
+        assert_eq!(outliers.collect::<Vec<_>>(), [(150, [800, 900]), (300, [4900, 4900])]);
         preset.check().expect("a preset that can be used");
     }
 

@@ -146,7 +146,11 @@ impl Devices {
     /// # Errors
     /// Which device cannot be used, why, and what to do, in a line.
     pub fn open(rt: &Rt, of: &Description, opening: Opening) -> Result<Devices, String> {
-        Devices::open_whole(rt, &there(of), opening)
+        let there = there(of);
+        if there.devices.is_empty() && there.archive.is_none() && !of.devices.is_empty() {
+            return Err("no device of the log is there: bring one back".to_string());
+        }
+        Devices::open_whole(rt, &there, opening)
     }
 
     /// The same; all devices have to be there.

@@ -237,6 +237,10 @@ fn a_benchmark_says_the_same_of_models_each_time_and_leaves_no_file() {
     let words = ["--for", "50ms", "--mib", "8", "--bytes", "1000"];
     let runs = benched(&[&[folder.to_str().expect("text")], &words[..]].concat());
     assert!(runs.len() == 2 && runs.iter().all(|run| number(run, "commits") > 0.0), "{runs:?}");
+    // Two devices, and no hedging.
+    let both = [folder.to_str().expect("text"); 2];
+    let runs = benched(&[&both[..], &["--no-hedging"], &words[..]].concat());
+    assert!(runs.iter().all(|run| number(run, "hedges") == 0.0), "{runs:?}");
     let left = std::fs::read_dir(&folder).expect("the folder").count();
     assert_eq!(left, 0, "nothing is left");
     let told = tantalum(&["log", "bench", "--model", "usb-q"]).output().expect("it starts");

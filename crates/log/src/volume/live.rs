@@ -5,7 +5,7 @@ use crate::volume::error::VolumeError;
 use crate::volume::plug::LogVolume;
 use tantalum_device::{
     AfterCut, BlockDevice, Caps, Field, IoError, Line, LiveBox, Panel, PowerCycle, PowerState,
-    Shown, StartError, Unit, bytes_in_words, unprotected_cut,
+    Shown, StartError, Unit, bytes_in_words, counted, unprotected_cut,
 };
 
 /// How many slow writes were written again, in some words.
@@ -135,7 +135,11 @@ impl<L: PowerCycle + 'static, B: PowerCycle + 'static> LiveBox for LogVolume<L, 
             ),
             Line::new(
                 "destaged",
-                format!("{} in {} rounds", bytes_in_words(stats.written_bytes), stats.rounds),
+                format!(
+                    "{} in {}",
+                    bytes_in_words(stats.written_bytes),
+                    counted(stats.rounds, "round", "rounds")
+                ),
             ),
         ];
         let mut bars = vec![Line::bar("memory", stats.memory as f64 / memory.max(1) as f64, used)];
