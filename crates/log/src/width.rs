@@ -9,7 +9,8 @@
 //!    window are such that bytes waited at their end, or all other places were taken, or several
 //!    threads waited for one group, since there was none for each.
 //! 2. One step at a time is tried. It is kept if it gains more than [`GAIN`] percent; else the
-//!    width is what it was, and the next trial comes later, up to [`HOLD_MAX`] windows. If threads
+//!    width is what it was, and the next trial comes later, up to [`HOLD_MAX`] windows, or the last
+//!    of [`HOLD_DISKS`] if it is of more groups than disks. If threads
 //!    write, one group less is kept, too, if it loses less than [`LOSS`] percent: each of several
 //!    steps may gain too little to be seen, and what does not pay costs threads their groups.
 //! 3. A disk may write ten times as much in one window as in the next, so windows are compared in
@@ -30,6 +31,8 @@ const MORE: u32 = 4;
 const FEWER: u32 = 5;
 const HOLD_MIN: u32 = 2;
 const HOLD_MAX: u32 = 64;
+/// The first pause before more groups than disks are tried, and the longest one: that seldom pays.
+const HOLD_DISKS: [u32; 2] = [32, 256];
 
 /// What says, at the end of a group, whether there is more to write than places.
 #[derive(Clone, Copy, Debug)]
@@ -106,7 +109,12 @@ impl Width {
     #[cfg(feature = "blocking")]
     pub fn set_threads(&mut self, disks: usize) {
         (self.disks, self.trial, self.since) = (Some(disks), None, None);
-        (self.wait, self.now) = (self.hold, self.now.min(disks.max(1)));
+        self.now = self.now.min(disks.max(1));
+        if self.now == 1 {
+            // There is nothing but more groups than disks to try.
+            self.hold = HOLD_DISKS[0];
+        }
+        self.wait = self.hold;
     }
 
     /// A group has become durable.
@@ -183,7 +191,7 @@ impl Width {
             self.now = trial.width;
             self.trial = None;
             self.up = !self.up;
-            self.hold = (self.hold * 2).min(HOLD_MAX);
+            self.hold = (self.hold * 2).min(if above { HOLD_DISKS[1] } else { HOLD_MAX });
             self.wait = self.hold;
         }
     }

@@ -7,8 +7,8 @@ use crate::format::block_of;
 use crate::planted::planted;
 use tantalum_rt::Nanos;
 
-/// One group in so many goes to the lane that has waited longest, so that what is known of a lane
-/// does not become old.
+/// One group in so many goes to the lane that has waited longest, of another disk than the last one,
+/// so that what is known of a lane does not become old.
 const EXPLORE: u64 = 64;
 
 impl Plan {
@@ -239,17 +239,29 @@ impl Plan {
             may && lane.main.allows(from) && lane.main.take_fits(units, self.checkpoint)
         };
         let lanes = (0..self.lanes.len()).filter(fits);
+        let newest = lanes.clone().max_by_key(|i| self.lanes[*i].used);
         if number.is_multiple_of(EXPLORE) {
-            return lanes.min_by_key(|i| self.lanes[*i].used);
+            let elsewhere = |i: &usize| newest.is_none_or(|newest| !self.is_one_disk(*i, newest));
+            if let Some(oldest) =
+                lanes.clone().filter(elsewhere).min_by_key(|i| self.lanes[*i].used)
+            {
+                return Some(oldest);
+            }
         }
         let median =
             |i: &usize| self.lanes[*i].latencies.quantile(units, 50, 4).unwrap_or_default();
         let best = lanes.clone().min_by_key(|i| (median(i), self.lanes[*i].used))?;
         // Files of one disk are all as quick, and a write that goes on in one is quicker than one that
         // begins in another.
-        let newest = lanes.max_by_key(|i| self.lanes[*i].used).filter(|_| self.stays);
-        let stays = |i: &usize| median(i) <= median(&best) + median(&best) / 2;
+        let stays = |i: &usize| self.stays && median(i) <= median(&best) + median(&best) / 2;
         newest.filter(stays).or(Some(best))
+    }
+
+    /// Whether these lanes are known to be on one disk. What is known of one is known of the other
+    /// then.
+    fn is_one_disk(&self, lane: usize, other: usize) -> bool {
+        let disk = |lane: usize| *self.disks.get(self.lanes[lane].device)?;
+        disk(lane).is_some_and(|one| disk(other) == Some(one))
     }
 
     /// Sends a group to a lane's main stream.

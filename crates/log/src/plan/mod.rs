@@ -238,6 +238,8 @@ pub(crate) struct Plan {
     width: Width,
     /// A lane is kept while none is clearly quicker.
     stays: bool,
+    /// The disk of each device, as far as that is known.
+    disks: Vec<Option<u64>>,
     hedge: Hedge,
     hedges: Vec<done::Pair>,
     counts: Counts,
@@ -275,6 +277,7 @@ impl Plan {
             archived: start,
             width: Width::new(1),
             stays: false,
+            disks: Vec::new(),
             hedges: Vec::new(),
             counts: Counts::default(),
         };
@@ -376,8 +379,10 @@ impl Plan {
     #[cfg(feature = "blocking")]
     pub fn set_threads(&mut self, disk: impl Fn(usize) -> Option<u64>) {
         let array = self.array_devices(|_| true);
+        self.disks = (0..self.health.len()).map(disk).collect();
         let devices = (0..self.health.len()).filter(|device| array & (1 << device) != 0);
-        let (known, others): (Vec<_>, Vec<_>) = devices.map(disk).partition(Option::is_some);
+        let of_array = devices.map(|device| self.disks[device]);
+        let (known, others): (Vec<_>, Vec<_>) = of_array.partition(Option::is_some);
         let known: std::collections::BTreeSet<_> = known.into_iter().collect();
         self.width.set_threads((known.len() + others.len()) / self.needed() as usize);
         self.stays = true;
