@@ -240,10 +240,11 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> FlashCache<F, S> {
     ///
     /// # Errors
     /// [`CacheError::Damaged`] for a dirty page whose newest version is lost: evict it anew, or
-    /// forget it.
+    /// forget it. [`CacheError::Full`] if the slow store has refused a page for longer than
+    /// [`OpenOptions::patience`]: it is tried again nonetheless.
     pub async fn clean(&self) -> Result<(), CacheError> {
         self.core.check_open()?;
-        self.core.clean_all().await
+        self.core.clean_patiently().await
     }
 
     /// The cache has so many bytes of the flash device from now on, from its beginning; fewer or more
@@ -324,5 +325,13 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> FlashCache<F, S> {
     pub fn refused(&self) -> Option<(u64, tantalum_device::IoError)> {
         let state = self.core.state.borrow();
         state.refused.as_ref().map(|r| (r.page, r.error.clone()))
+    }
+
+    /// The same in words, with the time since when it does.
+    pub(crate) fn refused_in_words(&self) -> Option<String> {
+        let state = self.core.state.borrow();
+        let refused = state.refused.as_ref()?;
+        let since = self.core.rt.now().saturating_sub(refused.since);
+        Some(format!("page {} for {since}: {}", refused.page, refused.error))
     }
 }

@@ -276,12 +276,23 @@ impl<F: BlockDevice, S: SlowStore> Core<F, S> {
     /// Waits until everything before this part is durable.
     pub async fn wait_durable_to(&self, end: Part) -> Result<(), CacheError> {
         let durable = || self.state.borrow().ring.durable() >= end;
-        self.patiently(&self.durable, durable).await
+        // While the ring has room that is a matter of moments, whatever the slow store refuses.
+        self.patiently_since(self.rt.now(), &self.durable, durable).await
     }
 
     /// Waits until `ready`, with so much patience for a slow store that refuses pages.
     pub async fn patiently(
         &self,
+        queue: &WaitQueue,
+        ready: impl Fn() -> bool,
+    ) -> Result<(), CacheError> {
+        self.patiently_since(Nanos::ZERO, queue, ready).await
+    }
+
+    /// The same; the patience does not begin before this time.
+    async fn patiently_since(
+        &self,
+        earliest: Nanos,
         queue: &WaitQueue,
         ready: impl Fn() -> bool,
     ) -> Result<(), CacheError> {
@@ -299,7 +310,7 @@ impl<F: BlockDevice, S: SlowStore> Core<F, S> {
                 queue.until(changed).await;
                 continue;
             };
-            let until = refused.since.saturating_add(self.options.patience);
+            let until = refused.since.max(earliest).saturating_add(self.options.patience);
             let changed = || ready() || self.is_stopped() || self.state.borrow().refused.is_none();
             if let First::B(()) = first(queue.until(changed), self.rt.sleep_until(until)).await {
                 return Err(CacheError::Full {

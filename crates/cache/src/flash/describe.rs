@@ -6,7 +6,7 @@ use crate::flash::error::OpenError;
 use crate::flash::format::{LabelState, Mode, Uuid, checksum, tag};
 use crate::flash::index::Place;
 use crate::flash::medium::{Medium, check_device};
-use crate::flash::open::{check_pair, find_label, find_superblock, look};
+use crate::flash::open::{check_pages, check_pair, find_label, find_superblock, look};
 use crate::flash::options::OpenOptions;
 use crate::flash::recover::recover;
 use crate::flash::slow::SlowStore;
@@ -120,6 +120,7 @@ pub(crate) async fn check<F: BlockDevice, S: SlowStore>(
     let beside = options.beside.clone();
     let medium = Medium::new(device, by, beside, superblock.layout, tag(&superblock.cache));
     let found = recover(&medium, &superblock, options.restart).await?;
+    check_pages(&found.index, slow)?;
     let (pages, dirty) = found.index.counts();
     let mut checked = Checked { restart: found.stats, pages, dirty, ..Checked::default() };
     checked.restart.found = pages;

@@ -46,6 +46,16 @@ pub enum OpenError {
         /// Bytes of the device.
         is: u64,
     },
+    /// The slow store is smaller than what the cache has of it.
+    #[error(
+        "the slow store has {pages} pages and the cache has page {page} of it: use the store as it was"
+    )]
+    StoreTooSmall {
+        /// The last page that the cache has, counted from 0.
+        page: u64,
+        /// Pages of the store.
+        pages: u64,
+    },
     /// Flash and slow store do not belong together.
     #[error(
         "the flash device and the slow store belong to different caches: name those of one cache"

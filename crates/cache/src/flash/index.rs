@@ -36,6 +36,11 @@ impl Index {
         Index { first, ..Index::default() }
     }
 
+    /// The last page that has a valid frame.
+    pub fn last_page(&self) -> Option<u64> {
+        self.valid.keys().max().copied()
+    }
+
     /// Begins the next batch.
     pub fn begin_batch(&mut self) {
         self.batches.push_back(SegmentBatch::default());

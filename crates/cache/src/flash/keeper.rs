@@ -23,6 +23,7 @@ use crate::flash::format::{
 };
 use crate::flash::open;
 use crate::flash::slow::{LABEL_BYTES, SlowStore};
+use std::rc::Rc;
 use tantalum_device::{BlockDevice, IoError};
 use tantalum_rt::sync::Permit;
 use tantalum_rt::{First, first};
@@ -190,11 +191,19 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> Core<F, S> {
         self.wait_durable_to(end).await
     }
 
-    /// Takes no more changes, and waits until everything that entered is durable.
-    async fn quiesce(&self) -> Result<(), CacheError> {
+    /// Takes no more changes from now on. What is being resized, or waits for the slow store, gives up
+    /// (`refuse`, `drive_front`).
+    async fn begin_to_end(&self) -> Result<Permit<'_>, CacheError> {
         self.check_open()?;
         self.closing.set(true);
         self.notify();
+        let turn = self.resize_turn.lock().await;
+        self.check_running()?;
+        Ok(turn)
+    }
+
+    /// Waits until everything that entered is durable.
+    async fn quiesce(&self) -> Result<(), CacheError> {
         while let Some(part) = self.hurry() {
             self.wait_durable(part).await?;
         }
@@ -203,16 +212,16 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> Core<F, S> {
 
     /// Ends the cache, with the clean mark.
     pub async fn close(&self) -> Result<(), CacheError> {
-        let _turn = self.resize_turn.lock().await;
+        let _turn = self.begin_to_end().await?;
         self.quiesce().await?;
         self.end().await
     }
 
     /// Ends the cache for ever: the slow store has every page.
-    pub async fn detach(&self) -> Result<(), CacheError> {
-        let _turn = self.resize_turn.lock().await;
+    pub async fn detach(self: &Rc<Self>) -> Result<(), CacheError> {
+        let _turn = self.begin_to_end().await?;
         self.quiesce().await?;
-        self.clean_all().await?;
+        self.clean_patiently().await?;
         self.end().await?;
         open::leave_alone(&self.slow).await.map_err(|e| CacheError::Invalid(e.to_string()))
     }

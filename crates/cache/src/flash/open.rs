@@ -15,6 +15,7 @@ use crate::flash::format::Mode;
 use crate::flash::format::{Found, Label, LabelState, Superblock, Uuid, decode_newest, tag};
 use crate::flash::ghosts::ghosts_of;
 use crate::flash::host::Host;
+use crate::flash::index::Index;
 use crate::flash::keeper::write_label;
 use crate::flash::medium::{Medium, check_device, read_heads};
 use crate::flash::options::{FormatOptions, OpenOptions};
@@ -72,6 +73,15 @@ pub(crate) async fn find_label<S: SlowStore>(slow: &S) -> Result<Option<Label>, 
         return Ok(None);
     }
     whole(decode_newest(&label, Label::decode, |l| l.generation), "label", SLOW).map(Some)
+}
+
+/// The slow store has every page that the cache has.
+pub(crate) fn check_pages<S: SlowStore>(index: &Index, slow: &S) -> Result<(), OpenError> {
+    let pages = slow.pages();
+    match index.last_page() {
+        Some(page) if page >= pages => Err(OpenError::StoreTooSmall { page, pages }),
+        _ => Ok(()),
+    }
 }
 
 fn check_label(label: &Label, superblock: &Superblock) -> Result<(), OpenError> {
@@ -135,6 +145,7 @@ pub(crate) async fn open<F: BlockDevice + 'static, S: SlowStore + 'static>(
     let tag = tag(&superblock.cache);
     let medium = Medium::new(flash, by, options.beside.clone(), superblock.layout, tag);
     let mut found = recover(&medium, &superblock, options.restart).await?;
+    check_pages(&found.index, &slow)?;
     if !options.marks {
         found.index.clear_marks();
     }

@@ -86,7 +86,7 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> Core<F, S> {
         }
         if changed {
             if target.batches < self.medium.layout().batches {
-                self.clean_all().await?;
+                self.clean_patiently().await?;
             }
             let done = self.change(&target, bytes).await;
             self.drops.set(false);
@@ -274,6 +274,10 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> Core<F, S> {
                 First::A(ended) => {
                     self.state.borrow_mut().ring.leave_to(0);
                     return ended;
+                }
+                // Nothing leaves a cache that ends.
+                First::B(()) if self.closing.get() => {
+                    return Err(CacheError::Stopped("it is being closed".to_string()));
                 }
                 // What has entered from the front has to be durable.
                 First::B(()) => drop(self.hurry()),

@@ -5,7 +5,7 @@ use crate::volume;
 use crate::volume::plug::CacheVolume;
 use tantalum_device::{
     AfterCut, BlockDevice, Caps, Field, IoError, Line, LiveBox, Panel, PowerCycle, PowerState,
-    ResizeError, Shown, StartError, Unit, unprotected_cut,
+    ResizeError, Shown, StartError, Unit, counted, unprotected_cut,
 };
 
 impl<F: PowerCycle + 'static, S: PowerCycle + 'static> CacheVolume<F, S> {
@@ -153,6 +153,13 @@ impl<F: PowerCycle + 'static, S: PowerCycle + 'static> LiveBox for CacheVolume<F
             lines.push(Line::new("scans", format!("{} pages were kept out", s.kept_out)));
         }
         lines.extend([Line::new("slow", slow), Line::new("start", start)]);
+        if let Some(refused) = self.cache().and_then(|cache| cache.refused_in_words()) {
+            lines.push(Line::new("refused", refused));
+        }
+        if s.damaged > 0 {
+            let pages = counted(s.damaged, "page", "pages");
+            lines.push(Line::new("damaged", format!("{pages} that only the cache had")));
+        }
         let mut bars = vec![Line::bar("cache", s.pages as f64 / s.frames.max(1) as f64, pages)];
         bars.extend(lines[1..].iter().cloned());
         Shown { fields, lines, panels: vec![Panel::new("inside", bars)] }

@@ -84,6 +84,32 @@ fn a_device_that_shrank_is_refused() {
     });
 }
 
+/// Once a slow device that had become smaller was accepted, and its last pages were lost in silence.
+#[test]
+fn a_slow_device_that_shrank_is_refused() {
+    run(async |rt| {
+        let bench = Bench::new(&rt, 80 << 10, &options()).await;
+        let cache = bench.open().await;
+        super::bench::evict(&cache, 150, 1).await;
+        cache.checkpoint().await.unwrap();
+        drop(cache);
+        let range = Blocks { start: tantalum_device::Block(0), count: 2048 + 150 };
+        let part = Partition::new(bench.slow.clone(), range).unwrap();
+        let store = || DeviceStore::new(part.clone(), 512).unwrap();
+        let wanted = OpenError::StoreTooSmall { page: 150, pages: 150 };
+        let options = OpenOptions::default();
+        let checked = FlashCache::check(bench.flash.clone(), &store(), &options).await;
+        assert_eq!(checked.err(), Some(wanted.clone()));
+        let host = std::rc::Rc::new(tantalum_cache::flash::NoHost);
+        let before = super::bench::bytes_of(&bench.flash).await;
+        let opened = FlashCache::open(&rt, bench.flash.clone(), store(), host, options).await;
+        assert_eq!(opened.err(), Some(wanted));
+        assert!(before == super::bench::bytes_of(&bench.flash).await);
+        // As it was it is taken.
+        super::bench::fetch(&bench.open().await, 150, 1).await;
+    });
+}
+
 #[test]
 fn what_cannot_be_a_cache_is_not_formatted() {
     run(async |rt| {

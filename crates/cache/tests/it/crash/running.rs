@@ -423,6 +423,42 @@ fn a_page_that_cannot_be_destaged_stays_and_dirty_ones_wait_so_long() {
     });
 }
 
+/// Once cleaning waited for ever, and so did a close behind a resize. And what was to be durable failed
+/// at once, though there was room for it on flash.
+#[test]
+fn what_waits_for_a_store_that_refuses_pages_ends_and_what_needs_it_not_goes_on() {
+    run(async |rt| {
+        let (faults, cache) = faulty(&rt).await;
+        faults.fail_often(CommandKind::Write, 1, 1);
+        let write = async |page: u64| {
+            cache.evict(page, &content(page, 10 + page, PAGE), true, 10 + page).await.unwrap();
+        };
+        for page in 0..12 {
+            write(page).await;
+        }
+        let full = |ended: Result<(), CacheError>| matches!(ended, Err(CacheError::Full { .. }));
+        assert!(full(cache.clean().await));
+        rt.sleep(Nanos::from_secs(60)).await;
+        // Still refused, and there is room.
+        write(12).await;
+        cache.checkpoint().await.unwrap();
+        let resized = cache.resize(BYTES - (8 << 10)).await;
+        assert!(full(resized.clone()), "{resized:?}");
+        assert!(full(cache.clone().detach().await));
+        assert!(cache.refused().is_some());
+        let flash = cache.flash_bytes();
+        // One that waits for the store gives up, and the close does not wait for it.
+        let other = cache.clone();
+        let resizing = rt.spawn("a resize", async move { other.resize(BYTES - (8 << 10)).await });
+        rt.sleep(Nanos::from_millis(1)).await;
+        let began = rt.now();
+        cache.clone().close().await.unwrap();
+        assert!(rt.now().saturating_sub(began) < Nanos::from_secs(2));
+        assert!(resizing.await.unwrap().is_err());
+        assert_eq!(cache.flash_bytes(), flash);
+    });
+}
+
 #[test]
 fn a_flash_device_that_fails_a_write_stops_the_cache() {
     run(async |rt| {
