@@ -68,6 +68,7 @@ int main(int argc, char **argv) {
     pthread_t threads[THREADS];
     tantalum_cache *cache;
     struct stat there;
+    int made = 0;
 
     if (argc != 2) {
         fprintf(stderr, "usage: %s FOLDER\n", argv[0]);
@@ -81,6 +82,7 @@ int main(int argc, char **argv) {
         create.flash_bytes = 16 << 20;
         create.slow_bytes = 64 << 20;
         must(tantalum_cache_create(flash, slow, NULL, &create), "create");
+        made = 1;
     }
     must(tantalum_cache_open(flash, slow, NULL, NULL, &options, &cache), "open");
     printf("found %" PRIu64 "\n", sum(cache));
@@ -93,7 +95,8 @@ int main(int argc, char **argv) {
         pthread_join(threads[i], NULL);
     printf("now %" PRIu64 "\n", sum(cache));
     must(tantalum_cache_get_stats(cache, &stats), "statistics");
-    printf("%s start\n", stats.warm && stats.found > 0 ? "warm" : "first");
+    /* The last run closed the cache (warm), or ended otherwise (cold); or there was none. */
+    printf("%s start\n", made ? "first" : stats.warm ? "warm" : "cold");
     must(tantalum_cache_close(cache), "close");
     tantalum_cache_free(cache);
     return 0;

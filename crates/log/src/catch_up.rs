@@ -5,11 +5,11 @@
 //!    what this device has alone, stays on one device, and is told ([`crate::LogStats::degraded`]).
 //! 2. What is copied counts at once, whether the device takes part afterwards or not.
 //! 3. If the stream has no room for what was missed, if that cannot be read, or not in time, or if it
-//!    becomes more faster than it is copied, the device takes part without it. What is copied at once is
-//!    copied though it is more than the last time, if something was copied then.
-//! 4. A device that fails meanwhile or does not answer in time is left, as before. It is left, too, if a
-//!    new epoch has to begin first, or a checkpoint has waited for as long as the bound for stalls. It
-//!    goes on to catch up after that.
+//!    becomes more faster than it is copied, the device takes part without it. What is copied at
+//!    once is copied though it is more than the last time, if something was copied then.
+//! 4. A device that fails meanwhile or does not answer in time is left, as before. It is left, too,
+//!    if a new epoch has to begin first, or a checkpoint has waited for as long as the bound for
+//!    stalls. It goes on to catch up after that.
 
 use crate::Lsn;
 use crate::area::Place;

@@ -5,8 +5,8 @@
 //! time, randomness and tasks from here and from nowhere else. On the virtual
 //! clock, when nothing is runnable, time jumps to the next timer: the same seed
 //! gives the same run, to the last event. On the wall clock ([`wall`]) the same code runs on
-//! real time, with sockets and files. That clock is Linux's, and a feature (`wall`, on by default): without
-//! it the runtime needs nothing of the system but threads and locks.
+//! real time, with sockets and files. That clock is Linux's, and a feature (`wall`, on by default):
+//! without it the runtime needs nothing of the system but threads and locks.
 //!
 //! ```
 //! use tantalum_rt::{Nanos, Runtime};

@@ -10,9 +10,10 @@
 //!    if the bytes lie in shared memory, or [abandons](Directory::abandon) it.
 //! 4. Abandoning puts back each version that one of the batch had replaced, unless a still newer
 //!    one, or nothing, is current. From `Doomed` on none of its versions is put back any more, not
-//!    even by another batch that replaced them and is abandoned at the same time. The frames of those versions stay until then: each batch knows
-//!    the latest one of which an entry replaced one of its own (`needs`). Where a still newer one is
-//!    current, the batch with the older version waits for that one, too.
+//!    even by another batch that replaced them and is abandoned at the same time. The frames of
+//!    those versions stay until then: each batch knows the latest one of which an entry replaced
+//!    one of its own (`needs`). Where a still newer one is current, the batch with the older
+//!    version waits for that one, too.
 //! 5. `settled` is the first batch that is neither published nor abandoned. `rear` is the next to
 //!    reserve, `front` the oldest one whose frames are in use. Each follows from the words of the
 //!    batches, so whoever comes along moves it on.

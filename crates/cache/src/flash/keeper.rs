@@ -11,9 +11,9 @@
 //!    write that a cut has torn. So when nothing has entered for a while, and all is durable, the
 //!    superblock says so, once for each such time. The label need not change. With write-through
 //!    that is not needed: what a batch is said to lack is on the slow store.
-//! 5. **A lap.** The superblock says the same, in either mode, when three quarters of a ring have been written
-//!    since anything has said so: a restart looks for the rear from there on. That is so if segments are
-//!    written slowly, or cover more than a ring that has become smaller.
+//! 5. **A lap.** The superblock says the same, in either mode, when three quarters of a ring have
+//!    been written since anything has said so: a restart looks for the rear from there on. That is
+//!    so if segments are written slowly, or cover more than a ring that has become smaller.
 //! 6. Whoever writes superblock and label while the cache is used has the turn to write segments.
 
 use crate::flash::core::{Core, Heads};

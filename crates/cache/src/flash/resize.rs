@@ -9,8 +9,8 @@
 //! 2. **Fewer slots.** First every dirty page goes to the slow store, so that a page that is lost is
 //!    told before anything is given up. Then the oldest batches leave, until the others fit. If the
 //!    rear is in a slot that stays, the base is the batch in the first slot. Otherwise it is the next
-//!    batch. The open batch has no part then: it is ended before. At last the batches from before the base leave, with second chances: then nothing counts
-//!    behind the new end.
+//!    batch. The open batch has no part then: it is ended before. At last the batches from before
+//!    the base leave, with second chances: then nothing counts behind the new end.
 //! 3. **The change** is one superblock, between two writes: nothing is in flight, nothing enters, and
 //!    nothing leaves meanwhile. It says where front and rear are. So a crash leaves the ring of before
 //!    or the new one, and each batch that counts is found in either.

@@ -13,9 +13,9 @@
 //! 2. **Released.** A batch is released when it is placed, its dirty pages are on the slow store for
 //!    good, and every batch is durable that has a second chance out of it, or a newer version of a
 //!    page in it.
-//! 3. **No write lies over what counts.** The first part of a batch is issued only if a *durable* descriptor says that
-//!    the batch in its slot was released. So a restart never looks at a slot that a torn write may
-//!    have touched, apart from those of batches that are not durable.
+//! 3. **No write lies over what counts.** The first part of a batch is issued only if a *durable*
+//!    descriptor says that the batch in its slot was released. So a restart never looks at a slot
+//!    that a torn write may have touched, apart from those of batches that are not durable.
 //! 4. **Spare batches.** A part is sealed only if the batches are placed whose release its batch needs
 //!    in order to be followed by another one. So there is always a batch that can be written next, and
 //!    pages that get a second chance never wait for a slot that waits for them. Where they enter

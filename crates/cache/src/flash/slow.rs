@@ -48,7 +48,8 @@ pub trait SlowStore {
 }
 
 /// A block device as a slow store: a label at its beginning, and the pages from 1 MiB on. One that
-/// [adopts](DeviceStore::adopting) what is on the device has the pages first, and the label behind them.
+/// [adopts](DeviceStore::adopting) what is on the device has the pages first, and the label behind
+/// them.
 #[derive(Clone, Debug)]
 pub struct DeviceStore<D> {
     device: D,

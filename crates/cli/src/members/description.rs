@@ -214,7 +214,8 @@ impl Description {
     }
 
     /// # Errors
-    /// In a line, that there is no device, that there are too few latencies, or that some members are models and others are not.
+    /// In a line, that there is no device, that there are too few latencies, or that some members
+    /// are models and others are not.
     pub fn check(&self) -> Result<(), String> {
         if self.devices.is_empty() {
             return Err("`devices` has none: name the devices of the log".to_string());

@@ -1,5 +1,6 @@
 //! A member that is a model, in memory: `model:NAME:SIZE`. NAME is a preset, or the file of one that
-//! `tantalum log calibrate` has written. `model:4xNAME:SIZE` is an array of four, of that size together.
+//! `tantalum log calibrate` has written. `model:4xNAME:SIZE` is an array of four, of that size
+//! together.
 
 use crate::input;
 use std::ffi::OsString;

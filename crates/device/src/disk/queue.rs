@@ -3,8 +3,8 @@
 //! 1. Each command, and each cached block, is taken once: a job that is taken has left the queue,
 //!    and a cached run has its versions with it.
 //! 2. Next is the job with the shortest positioning time among the oldest `queue_window` commands
-//!    and, when they compete, the oldest `cache_window` cached writes. Cached writes compete when no command
-//!    waits, or when a host waits for the cache: for a flush, or for room.
+//!    and, when they compete, the oldest `cache_window` cached writes. Cached writes compete when
+//!    no command waits, or when a host waits for the cache: for a flush, or for room.
 //! 3. What has waited for the expiry goes first, the most patient of all before the others
 //!    (see [`Cache::deadline`] for cached writes).
 //! 4. Of overlapping jobs of which one writes, the older one goes first.

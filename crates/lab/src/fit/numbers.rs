@@ -117,7 +117,8 @@ impl Number {
 /// The numbers of a file, in the order of [`NUMBERS`].
 ///
 /// # Errors
-/// In a line: the file is no TOML, a key is unknown, a value is beyond what a drive can have, or there is none.
+/// In a line: the file is no TOML, a key is unknown, a value is beyond what a drive can have, or
+/// there is none.
 pub fn parse_numbers(text: &str) -> Result<Vec<(Number, f64)>, String> {
     let table: toml::Table = text.parse().map_err(|e: toml::de::Error| {
         let line = e.span().map(|span| text[..span.start].lines().count().max(1));

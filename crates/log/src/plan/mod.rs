@@ -22,8 +22,9 @@
 //!    counts.
 //! 6. **Room.** What was appended found room then. A device that is left or lost takes its room
 //!    along; then what finds none waits for the checkpoint ([`Plan::lacks_room`]).
-//! 7. **Short of copies.** What was written while a device was left has fewer copies than the rest, until
-//!    that device has caught up with all of it, or the checkpoint is past it ([`Plan::is_short`]).
+//! 7. **Short of copies.** What was written while a device was left has fewer copies than the rest,
+//!    until that device has caught up with all of it, or the checkpoint is past it
+//!    ([`Plan::is_short`]).
 //! 8. **Memory.** Each lane has one write in flight. Only bytes from [`Plan::keep`] on are needed
 //!    in memory.
 

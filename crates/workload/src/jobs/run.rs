@@ -41,7 +41,8 @@ pub async fn run<D: BlockDevice + Clone + 'static>(
     run_observed(rt, device, job, seed, |_, _| ()).await
 }
 
-/// The same as [`run`]. `done` is called for each completed command and fsync of the job, with its duration.
+/// The same as [`run`]. `done` is called for each completed command and fsync of the job, with its
+/// duration.
 ///
 /// # Errors
 /// [`JobError`], as for [`run`].

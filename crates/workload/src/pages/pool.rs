@@ -10,9 +10,9 @@
 //!    since each was written.
 //! 4. A frame that is being written can be read, but neither changed nor evicted. A frame that is
 //!    being read into cannot be used.
-//! 5. With LRU ([`Order::Lru`]) new pages enter at the midpoint: at the head of the old part, which is kept at three eighths
-//!    of the list. A page moves to the head of the young part when it is touched again, at least
-//!    `old_time` after it came.
+//! 5. With LRU ([`Order::Lru`]) new pages enter at the midpoint: at the head of the old part, which
+//!    is kept at three eighths of the list. A page moves to the head of the young part when it is
+//!    touched again, at least `old_time` after it came.
 //! 6. With CLOCK ([`Order::Clock`]) the list is a circle, and its tail is where the hand points. A
 //!    touch marks the frame. The hand passes over marked frames, and clears their marks.
 
@@ -279,8 +279,8 @@ impl Pool {
 
     /// A page cleaner's work on up to `depth` frames from the tail of an instance: it frees clean
     /// frames, and finds dirty ones that are not being written. It takes at most `most` of both
-    /// together, and ends when free and found ones together are `spare`. Returns the frames found, and the pages
-    /// that left freed frames.
+    /// together, and ends when free and found ones together are `spare`. Returns the frames found,
+    /// and the pages that left freed frames.
     pub fn clean_tail(
         &mut self,
         of: InstanceId,

@@ -29,7 +29,8 @@ pub(crate) enum Found<T> {
     Nothing,
 }
 
-/// Says in few bytes to which cache a piece belongs.
+/// Says in few bytes to which cache a piece belongs. The lower half is the CRC-32C of the identity,
+/// the upper half that of the identity twice, one behind the other.
 pub(crate) fn tag(cache: &Uuid) -> u64 {
     let low = crc32c(cache);
     u64::from(low) | u64::from(crc32c_append(low, cache)) << 32

@@ -3,8 +3,8 @@
 //!
 //! ```text
 //! descriptor                               frame (24 bytes)
-//!   0  4 CRC-32C of bytes 4 to the end      0  8 page
-//!   4  4 length: bytes of all below         8  8 LSN
+//!   0  4 CRC-32C of bytes 4 to length - 1   0  8 page
+//!   4  4 length: bytes that mean something  8  8 LSN
 //!   8  8 tag of the cache                  16  4 CRC-32C of the page
 //!  16  8 sequence number of the batch      20  1 flags: 1 dirty, 2 damaged
 //!  24  8 epoch                             21  3 zeros
@@ -29,6 +29,8 @@
 //!    has parts to come is told from one that ends.
 //! 3. A damaged frame does not have the bytes of its checksum, and never will: its page was dirty,
 //!    and is lost. It stays in the ring so that an older version is never taken for it.
+//! 4. A descriptor takes as much room as any other, in whole pages: what lies behind its length means
+//!    nothing, and has no checksum.
 
 use super::bytes::{is_sealed, number, put, seal};
 

@@ -8,6 +8,9 @@
 //! 3. A ring that was resized has another base than 0: the batch of its first slot. Batches before
 //!    that lie as in the ring of before, which began at the same place.
 //! 4. All places and lengths are multiples of a page, so they are multiples of a block.
+//! 5. The slots of segments have room for segments whose batches are full of frames and tombstones:
+//!    [`Layout::segment_bytes`]. With another number of batches in the ring it stays the same, since
+//!    frames, descriptors and batches of a segment do.
 
 use super::descriptor::{Part, least_bytes, tombstones_in};
 use super::segment::most_bytes;

@@ -10,10 +10,15 @@
 //!      0 label                            `label.rs`
 //!  16384 label again
 //!   1 MiB the pages
+//! slow device that was adopted, of p pages of P bytes: as many as its bytes less 1 MiB have room for
+//!      0 the pages
+//!    p P label
+//!      . label again, 16384 behind the first one
 //! ```
 //!
 //! 1. What is decoded was written by the encoder, whole, for this cache: each piece has a checksum
-//!    over all of its bytes, and the tag of its cache.
+//!    over all of its bytes that mean something. Descriptors and segments have the tag of their cache,
+//!    superblocks and labels its identity.
 //! 2. Any bytes can be decoded: the answer is then that there is nothing. No length is believed
 //!    before it fits what was read.
 

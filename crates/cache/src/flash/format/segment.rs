@@ -3,8 +3,8 @@
 //!
 //! ```text
 //! segment                                  batch
-//!   0  4 CRC-32C of bytes 4 to the end      0  2 n, frames
-//!   4  4 length: bytes of all below         2  2 m, tombstones
+//!   0  4 CRC-32C of bytes 4 to length - 1   0  2 n, frames
+//!   4  4 length: bytes that mean something  2  2 m, tombstones
 //!   8  8 tag of the cache                   4  2 k, parts but the first
 //!  16  8 number of the segment              6  2 zeros
 //!  24  8 epoch                              8 24n frames, as in a descriptor; flag 4:
@@ -20,6 +20,7 @@
 //!    the parts that it has here.
 //! 2. An entry that is not dirty here was on the slow store, durably, before the segment was
 //!    written.
+//! 3. What lies behind its length in its slot means nothing, and has no checksum.
 
 use super::bytes::{COUNT_END, is_sealed, number, put, seal};
 use super::descriptor::{ENTRY, Frame, Part, Tombstone};
