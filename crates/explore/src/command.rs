@@ -86,31 +86,57 @@ impl fmt::Display for Command {
 #[serde(deny_unknown_fields, default)]
 pub struct Ingredients {
     /// Commands of a run.
+    ///
+    /// *Source*: own choice.
     pub commands: u32,
     /// Commands of the phase without faults that follows each recovery.
+    ///
+    /// *Source*: own choice.
     pub then: u32,
     /// Hosts that send them side by side. Each takes the next when its last one has ended.
+    ///
+    /// *Source*: own choice.
     pub hosts: u32,
     /// How often which kind comes, relative to the others: `{ write, fua, group, flush, discard,
     /// read }`.
+    ///
+    /// *Source*: own choice.
     pub mix: Mix,
     /// Pauses, relative to the commands of `mix`.
+    ///
+    /// *Source*: own choice.
     pub pause: u64,
     /// Length of a pause, at most, µs.
+    ///
+    /// *Source*: own choice.
     pub pause_us: u64,
     /// Orderly power cycles, relative to the commands of `mix`.
+    ///
+    /// *Source*: own choice.
     pub cycle: u64,
     /// Discards of all that is touched, relative to the commands of `mix`.
+    ///
+    /// *Source*: own choice.
     pub wipe: u64,
     /// Exits, relative to the others: half of them with bytes.
+    ///
+    /// *Source*: own choice, after FaCE: pages enter when they leave memory.
     pub exit: u64,
     /// Blocks in a command, at most.
+    ///
+    /// *Source*: own choice.
     pub max_blocks: u64,
     /// Extents of an atomic group, at most.
+    ///
+    /// *Source*: own choice.
     pub max_extents: u64,
     /// Only the first so many blocks are used; the others must not change. 0: all of the drive.
+    ///
+    /// *Source*: own choice.
     pub range: u64,
     /// Programs and erases that fail, at most; never more than the drive has spare units.
+    ///
+    /// *Source*: own choice.
     pub faults: u32,
 }
 

@@ -52,6 +52,7 @@ pub fn script_of(program: &str) -> &'static str {
         | "setpriv"
         | "/usr/lib/postgresql/15/bin/postgres"
         | "/usr/lib/postgresql/15/bin/pg_amcheck" => "scripts/install-databases",
+        "chromium" => "scripts/install-chromium",
         _ => "scripts/install-mount-tools",
     }
 }

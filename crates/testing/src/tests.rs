@@ -98,6 +98,7 @@ fn scripts_install_what_they_are_named_for() {
         "losetup",
         "fallocate",
         "blkdiscard",
+        "chromium",
     ] {
         let script = format!("{}/../../{}", env!("CARGO_MANIFEST_DIR"), script_of(program));
         let text = std::fs::read_to_string(&script).unwrap();

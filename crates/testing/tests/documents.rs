@@ -1,5 +1,5 @@
-//! The documents: README is short, links lead somewhere, and what README says of the first
-//! experiment is in its report.
+//! The documents: README is short, links lead somewhere, code is compiled somewhere, and what README
+//! says of the first experiment is in its report.
 
 #![allow(clippy::disallowed_methods, reason = "tests read the files of the workspace")]
 
@@ -113,4 +113,96 @@ fn the_dashboard_shows_metrics_that_there_are() {
         }
     }
     assert!(checked > 20, "{checked} metrics only");
+}
+
+/// A block of code of a document: its first line without the marks, and what is in it.
+struct Code {
+    kind: String,
+    lines: Vec<String>,
+}
+
+/// The blocks of code of a text.
+fn code(text: &str) -> Vec<Code> {
+    let mut found: Vec<Code> = Vec::new();
+    let mut inside = false;
+    for line in text.lines() {
+        match line.trim_start().strip_prefix("```") {
+            Some(kind) if !inside => {
+                found.push(Code { kind: kind.to_string(), lines: Vec::new() });
+                inside = true;
+            }
+            Some(_) => inside = false,
+            None if inside => found.last_mut().expect("it began").lines.push(line.to_string()),
+            None => {}
+        }
+    }
+    assert!(!inside, "a block of code does not end");
+    found
+}
+
+/// README.md and the pages of `docs`, with their blocks of code.
+fn pages() -> Vec<(PathBuf, Vec<Code>)> {
+    let is_page = |path: &PathBuf| {
+        path.ends_with("README.md") || path.parent().is_some_and(|folder| folder.ends_with("docs"))
+    };
+    let pages = documents().into_iter().filter(is_page);
+    pages.map(|path| (path.clone(), code(&read(&path)))).collect()
+}
+
+const LANGUAGES: [&str; 7] = ["sh", "text", "toml", "rust", "c", "ini", "console"];
+
+/// A block of code says what it is. Others see to what is in it:
+///
+/// 1. `sh` and `text`: `crates/cli/tests/mounts/pages.rs`, which runs the commands.
+/// 2. `toml`: the same, with what reads such files.
+/// 3. `rust` and `c`: below.
+/// 4. `ini` (units of systemd) and `console` (a session with a server) are checked by nothing.
+#[test]
+fn each_block_of_code_says_what_it_is() {
+    for (path, blocks) in pages() {
+        for Code { kind, lines } in blocks {
+            let language = kind.split(' ').next().unwrap_or_default();
+            let is_known = LANGUAGES.contains(&language);
+            assert!(is_known, "{}: ```{kind}: {lines:?}", path.display());
+        }
+    }
+}
+
+/// Files that are compiled, in which the code of the pages is.
+const COMPILED: [(&str, &str); 5] = [
+    ("rust", "crates/drive/tests/it/page.rs"),
+    ("rust", "crates/explore/tests/it/page.rs"),
+    ("rust", "crates/explore/examples/kv.rs"),
+    ("c", "crates/capi/tests/c/pages.c"),
+    ("c", "crates/export/examples/exit.c"),
+];
+
+/// The lines that are not empty, each with one space where there are several.
+fn bare<'a>(lines: impl Iterator<Item = &'a str>) -> Vec<String> {
+    let bare = lines.map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "));
+    bare.filter(|line| !line.is_empty()).collect()
+}
+
+/// Each block of Rust and of C is, line for line, in one of these files; and each file has a block.
+#[test]
+fn code_of_the_pages_is_compiled() {
+    let compiled = COMPILED.map(|(of, path)| (of, path, bare(read(&root().join(path)).lines())));
+    let mut used = std::collections::BTreeSet::new();
+    for (path, blocks) in pages() {
+        for Code { kind, lines } in blocks {
+            if !["rust", "c"].contains(&kind.as_str()) {
+                continue;
+            }
+            let shown = bare(lines.iter().map(String::as_str));
+            assert!(!shown.is_empty(), "{}: an empty block", path.display());
+            let has = |all: &[String]| all.windows(shown.len()).any(|part| part == shown);
+            let file = compiled.iter().find(|(of, _, all)| *of == kind && has(all));
+            let text = shown.join("\n");
+            let Some((_, name, _)) = file else {
+                panic!("{}: compiled nowhere, as it stands here:\n{text}", path.display());
+            };
+            used.insert(*name);
+        }
+    }
+    assert_eq!(used.len(), COMPILED.len(), "a page shows something of each: {used:?}");
 }

@@ -81,12 +81,20 @@ impl Operation {
 #[serde(deny_unknown_fields, default)]
 pub struct LinkBenchScale {
     /// Nodes of the graph.
+    ///
+    /// *Source*: own choice.
     pub nodes: u64,
     /// Links of each node, on average (approximate, since the law is cut off).
+    ///
+    /// *Source*: own choice.
     pub links_per_node: f64,
     /// Median bytes of data in a node.
+    ///
+    /// *Source*: LinkBench, its public release.
     pub node_bytes: u64,
     /// Median bytes of data in a link.
+    ///
+    /// *Source*: LinkBench, its public release.
     pub link_bytes: u64,
 }
 

@@ -66,37 +66,59 @@ pub enum Addresses {
 #[serde(deny_unknown_fields)]
 pub struct Playing {
     /// Its file, relative to the experiment's file. `built-in`: the small sample of the program.
+    ///
+    /// *Source*: own choice.
     pub file: String,
     /// Its format. Left out: by its contents.
+    ///
+    /// *Source*: the programs and collections that it names; `pages`: own choice.
     #[serde(default)]
     pub format: Option<Format>,
     /// Which of blkparse's events count as requests.
+    ///
+    /// *Source*: blkparse.
     #[serde(default)]
     pub event: BlkparseEvent,
     /// Bytes of a page in the format `pages`, and of a page in the `cache`.
+    ///
+    /// *Source*: own choice.
     #[serde(default = "default_page_size")]
     pub page_size: u32,
     /// A flash cache before the row's device: the name of a `[cache.NAME]`. What is played on is
     /// the volume of both.
+    ///
+    /// *Source*: FaCE.
     #[serde(default)]
     pub cache: Option<String>,
     /// Only the requests of this device of the trace. Left out: all.
+    ///
+    /// *Source*: own choice.
     #[serde(default)]
     pub device: Option<String>,
     /// When requests are issued.
+    ///
+    /// *Source*: own choice.
     #[serde(default)]
     pub mode: Mode,
     /// With `timed`: how many times as fast as recorded.
+    ///
+    /// *Source*: own choice.
     #[serde(default = "default_speed")]
     pub speed: f64,
     /// Requests in flight, at most. Left out: 1; with `timed` 1024.
+    ///
+    /// *Source*: own choice.
     #[serde(default)]
     pub queue_depth: Option<u32>,
     /// How addresses of the trace become addresses of the device.
+    ///
+    /// *Source*: own choice.
     #[serde(default)]
     pub addresses: Addresses,
     /// With `scale`: the size of the trace's device, MiB. Left out: where its last request ends,
     /// for which the whole trace is read first.
+    ///
+    /// *Source*: own choice.
     #[serde(default)]
     pub span_mib: Option<u64>,
 }

@@ -26,11 +26,17 @@ const ZIPFIAN_CONSTANT: f64 = 0.99;
 #[serde(deny_unknown_fields, default)]
 pub struct YcsbScale {
     /// Records of the table.
+    ///
+    /// *Source*: own choice.
     pub records: u64,
     /// Bytes in each of the ten fields of a record.
+    ///
+    /// *Source*: Cooper et al. (SoCC 2010).
     pub field_bytes: u64,
     /// Operations that update a field, in whole per cent. The others read a record. 50 is workload
     /// A, 5 is B, 0 is C.
+    ///
+    /// *Source*: Cooper et al. (SoCC 2010): workloads A, B and C; other shares: own choice.
     pub update_percent: u64,
 }
 

@@ -107,6 +107,11 @@ fn every_function_does_what_the_header_says() {
 }
 
 #[test]
+fn the_code_of_the_page_is_compiled_and_runs() {
+    assert_eq!(on("tests/c/pages.c", Linked::Shared, &[]), "all as shown\n");
+}
+
+#[test]
 fn every_function_of_a_log_does_what_the_header_says() {
     for linked in [Linked::Shared, Linked::Static] {
         let files = scratch(&format!("log-{linked:?}"));

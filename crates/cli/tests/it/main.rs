@@ -32,6 +32,8 @@ mod log_replace;
 #[cfg(feature = "live")]
 mod nbd_consistency;
 #[cfg(feature = "live")]
+mod page;
+#[cfg(feature = "live")]
 mod plug;
 mod search;
 #[cfg(feature = "live")]

@@ -15,54 +15,92 @@ const RUN_BYTES: u64 = 256 << 10;
 pub struct DiskModel {
     /// Bytes in a block, which is a sector: a power of two, 512 to 65536. It is written whole or
     /// not at all.
+    ///
+    /// *Source*: own choice.
     #[serde(default = "usual_block")]
     pub block_bytes: u32,
     /// Capacity, blocks.
+    ///
+    /// *Source*: data sheets of disks.
     pub blocks: u64,
     /// Revolutions per minute.
+    ///
+    /// *Source*: Ruemmler and Wilkes (IEEE Computer 1994); data sheets of disks.
     pub rpm: u64,
     /// Blocks on a track.
+    ///
+    /// *Source*: Ruemmler and Wilkes (IEEE Computer 1994).
     pub track_blocks: u64,
     /// Tracks of a cylinder (heads).
+    ///
+    /// *Source*: Ruemmler and Wilkes (IEEE Computer 1994).
     pub heads: u64,
     /// Blocks by which the tracks of each cylinder begin later than those of the cylinder before it
     /// (cylinder skew), so that a seek to the next cylinder is over when its first block comes.
+    ///
+    /// *Source*: Ruemmler and Wilkes (IEEE Computer 1994).
     #[serde(default)]
     pub skew_blocks: u64,
     /// A seek to the next cylinder before a read, µs.
+    ///
+    /// *Source*: Ruemmler and Wilkes (IEEE Computer 1994); data sheets of disks.
     pub seek_track_us: u64,
     /// A seek over all cylinders before a read, µs. The time of a shorter seek grows with the root
     /// of the distance.
+    ///
+    /// *Source*: Ruemmler and Wilkes (IEEE Computer 1994); data sheets of disks.
     pub seek_full_us: u64,
     /// A seek before a write takes so much longer, µs: the head must have settled on its track.
+    ///
+    /// *Source*: own choice; of `disk-15k` fitted to DuraSSD.
     #[serde(default)]
     pub write_settle_us: u64,
     /// Controller time of a command, µs.
+    ///
+    /// *Source*: own choice.
     pub command_us: u64,
     /// Whether the controller prepares a command as soon as it comes, while the arm is at work on
     /// others. Otherwise the arm waits for that before each job.
+    ///
+    /// *Source*: own choice.
     #[serde(default)]
     pub prepares_ahead: bool,
     /// Bandwidth of the interface, MB/s.
+    ///
+    /// *Source*: data sheets of disks.
     pub interface_mb_s: u64,
     /// Commands that may be outstanding.
+    ///
+    /// *Source*: SATA, SCSI.
     pub queue_depth: u32,
     /// Outstanding commands among which the arm chooses, the oldest; 0: all of them. A command counts
     /// once, however long it is.
+    ///
+    /// *Source*: own choice.
     #[serde(default)]
     pub queue_window: usize,
     /// The write cache, KiB.
+    ///
+    /// *Source*: data sheets of disks.
     pub cache_kib: u64,
     /// Whether it is on.
+    ///
+    /// *Source*: DuraSSD: its disk, with the cache on and off.
     pub write_cache: bool,
     /// Cached writes among which the arm chooses, the oldest. A write counts once, however long it
     /// is.
+    ///
+    /// *Source*: own choice; of `disk-15k` fitted to DuraSSD.
     pub cache_window: usize,
     /// A command that has waited this long, ms, goes first; so does the oldest cached write when it
     /// has been the oldest for so long.
+    ///
+    /// *Source*: own choice.
     #[serde(default = "usual_expiry")]
     pub expiry_ms: u64,
     /// From power to the first command, ms.
+    ///
+    /// *Source*: own choice.
     pub spin_up_ms: u64,
 }
 

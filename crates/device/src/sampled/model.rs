@@ -14,43 +14,73 @@ const STEPS: u64 = 1 << 20;
 #[serde(deny_unknown_fields)]
 pub struct SampledModel {
     /// Bytes in a block: a power of two, 512 or more.
+    ///
+    /// *Source*: own choice.
     pub block_bytes: u32,
     /// How many blocks there are.
+    ///
+    /// *Source*: own choice.
     pub blocks: u64,
     /// What a completed write means.
+    ///
+    /// *Source*: own choice.
     pub ack: Ack,
     /// Whether what survives a cut is a prefix of what arrived.
+    ///
+    /// *Source*: own choice.
     #[serde(default)]
     pub ordered: bool,
     /// One write of up to so many bytes is all or nothing.
+    ///
+    /// *Source*: own choice.
     pub atomic_bytes: u32,
     /// Commands that it carries out at the same time.
+    ///
+    /// *Source*: own choice.
     #[serde(default = "one")]
     pub queue_depth: u32,
     /// Commands that a volatile cache holds, at most.
+    ///
+    /// *Source*: own choice.
     #[serde(default = "cache")]
     pub cache_commands: usize,
     /// From power to the first command, ms.
+    ///
+    /// *Source*: own choice.
     #[serde(default)]
     pub start_ms: u64,
     /// How many sequential streams it tells apart, of reads and of writes each.
+    ///
+    /// *Source*: FlashLogging: two sequential streams are cheap.
     #[serde(default = "streams")]
     pub streams: usize,
     /// Bandwidth of a bus of its own, MB (1,000,000 bytes) each second.
+    ///
+    /// *Source*: FlashLogging: a bus of 60 MB/s.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bus_mb_s: Option<u64>,
     /// How much longer writes take that overlap recent ones.
+    ///
+    /// *Source*: FlashLogging: overlapping rewrites are up to 60 times slower.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub overlap: Option<Overlap>,
     /// How long commands take.
+    ///
+    /// *Source*: FlashLogging: latencies by request size.
     pub latency: Vec<LatencyRow>,
     /// Single commands that take longer.
+    ///
+    /// *Source*: FlashLogging: outliers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub outlier: Vec<Outlier>,
     /// Times at which nothing ends.
+    ///
+    /// *Source*: own choice.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stall: Vec<Stall>,
     /// Seconds in which everything is faster or slower, one after the other.
+    ///
+    /// *Source*: own choice.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub mode: Vec<Mode>,
 }
@@ -88,15 +118,23 @@ pub struct LatencyRow {
     /// The command: `read`, `write`, `fua`, `group`, `flush` or `discard`. Without rows of their
     /// own, forced writes use those of writes, and groups those of forced writes; flushes and
     /// discards take no time.
+    ///
+    /// *Source*: own choice.
     pub command: String,
     /// Of which streams; left out: of all that have no rows of their own.
+    ///
+    /// *Source*: FlashLogging.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stream: Option<StreamKind>,
     /// For commands of so many bytes; of flushes: after so many bytes were written since the last
     /// one. Between two rows the latency is interpolated, above the last it grows with the size,
     /// below the first it is that of the first.
+    ///
+    /// *Source*: FlashLogging: a table by request size, interpolated.
     pub bytes: u64,
     /// The least latency, the most, and the quantiles at even steps in between, µs.
+    ///
+    /// *Source*: own choice.
     pub us: Vec<u64>,
 }
 
@@ -105,8 +143,12 @@ pub struct LatencyRow {
 #[serde(deny_unknown_fields)]
 pub struct Overlap {
     /// How many writes count as the last.
+    ///
+    /// *Source*: own choice.
     pub recent: usize,
     /// How much longer they take: 6000 for 60 times.
+    ///
+    /// *Source*: FlashLogging: up to 60 times.
     pub percent: u64,
 }
 
@@ -116,11 +158,17 @@ pub struct Overlap {
 pub struct Outlier {
     /// Of which commands; left out: of all. Forced writes have those of writes, and groups those of
     /// forced writes, unless some are of them alone.
+    ///
+    /// *Source*: own choice.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<String>,
     /// One of so many, by the dice.
+    ///
+    /// *Source*: FlashLogging: outliers.
     pub one_in: u64,
     /// How much longer, least and most, µs.
+    ///
+    /// *Source*: FlashLogging: outliers.
     pub us: [u64; 2],
 }
 
@@ -129,8 +177,12 @@ pub struct Outlier {
 #[serde(deny_unknown_fields)]
 pub struct Stall {
     /// From the end of one to the next, least and most, ms.
+    ///
+    /// *Source*: own choice.
     pub every_ms: [u64; 2],
     /// How long one lasts, least and most, ms.
+    ///
+    /// *Source*: own choice.
     pub lasts_ms: [u64; 2],
 }
 
@@ -139,13 +191,21 @@ pub struct Stall {
 #[serde(deny_unknown_fields)]
 pub struct Mode {
     /// How often it is the next one, relative to the others.
+    ///
+    /// *Source*: own choice.
     pub weight: u64,
     /// How long it lasts, least and most, ms.
+    ///
+    /// *Source*: own choice.
     pub lasts_ms: [u64; 2],
     /// How long reads take in it.
+    ///
+    /// *Source*: own choice.
     #[serde(default = "hundred")]
     pub read_percent: u64,
     /// How long all other commands take in it.
+    ///
+    /// *Source*: own choice.
     #[serde(default = "hundred")]
     pub write_percent: u64,
 }

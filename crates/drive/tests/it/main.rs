@@ -11,6 +11,7 @@ mod flush_modes;
 mod groups;
 mod idle;
 mod keeper;
+mod page;
 mod parts;
 mod planted;
 mod progress;

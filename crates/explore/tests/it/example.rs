@@ -2,7 +2,7 @@
 
 #[path = "../../examples/kv.rs"]
 #[allow(dead_code)]
-mod kv;
+pub(crate) mod kv;
 
 use kv::{Store, blank, explore};
 use tantalum_explore::Built;

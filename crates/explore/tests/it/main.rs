@@ -1,4 +1,5 @@
 //! The crash explorer. What measures the memory of the process has tests of its own beside this.
 
 mod example;
+mod page;
 mod subjects;

@@ -28,39 +28,63 @@ const RAM: &str = "ram";
 #[serde(deny_unknown_fields)]
 pub struct CrashFile {
     /// What it shows, in a line.
+    ///
+    /// *Source*: own choice.
     pub title: String,
     /// Seed of all random choices.
+    ///
+    /// *Source*: own choice.
     #[serde(default = "one")]
     pub seed: u64,
     /// Lists of commands for each row, if all points of these are explored.
+    ///
+    /// *Source*: own choice.
     #[serde(default = "one")]
     pub runs: u64,
     /// Cuts of each row, if points are chosen at random.
+    ///
+    /// *Source*: own choice.
     #[serde(default = "default_samples")]
     pub samples: u64,
     /// Points at random times beside those of operations and commands, in each run.
+    ///
+    /// *Source*: own choice.
     #[serde(default = "default_random_times")]
     pub random_times: u32,
     /// How deep recoveries are cut.
+    ///
+    /// *Source*: own choice.
     #[serde(default)]
     pub nested: u32,
     /// Points of each recovery that is cut, chosen at random. 0: all of them.
+    ///
+    /// *Source*: own choice.
     #[serde(default = "default_inner")]
     pub inner: u32,
     /// Only one in so many cuts has its recovery cut.
+    ///
+    /// *Source*: own choice.
     #[serde(default = "default_stride")]
     pub stride: u32,
     /// Mixes of commands, by name, see below. Keys that one leaves out are as in `default`, which
     /// need not be there.
+    ///
+    /// *Source*: own choice.
     #[serde(default)]
     pub mix: BTreeMap<String, Ingredients>,
     /// Changes to the SSD of every row.
+    ///
+    /// *Source*: own choice.
     #[serde(default)]
     drive: toml::Table,
     /// Designs of the file's own, by name, as in an experiment.
+    ///
+    /// *Source*: own choice.
     #[serde(default)]
     design: BTreeMap<String, toml::Table>,
     /// What is explored: a list of tables.
+    ///
+    /// *Source*: own choice.
     #[serde(rename = "row")]
     entries: Vec<Entry>,
 }
@@ -90,37 +114,59 @@ fn default_stride() -> u32 {
 #[serde(deny_unknown_fields)]
 struct Entry {
     /// What is explored.
+    ///
+    /// *Source*: own choice.
     #[serde(default)]
     subject: Kind,
     /// Which drives, disks, sampled devices or arrays; `random`: each run has another drive. A RAM
     /// device has none. Of a log or a cache: what its devices are, which may be `ram`.
+    ///
+    /// *Source*: own choice.
     #[serde(default)]
     design: Option<OneOrMany<String>>,
     /// Which mixes of commands.
+    ///
+    /// *Source*: own choice.
     #[serde(default = "default_mix")]
     mix: OneOrMany<String>,
     /// A suffix that distinguishes these rows from others of the same design and mix.
+    ///
+    /// *Source*: own choice.
     #[serde(default)]
     name: Option<String>,
     /// Changes to its SSDs.
+    ///
+    /// *Source*: own choice.
     #[serde(default)]
     drive: toml::Table,
     /// Changes to its magnetic disks.
+    ///
+    /// *Source*: own choice.
     #[serde(default)]
     disk: toml::Table,
     /// Changes to its sampled devices.
+    ///
+    /// *Source*: own choice.
     #[serde(default)]
     sampled: toml::Table,
     /// What its RAM devices promise, and how long they take, see below.
+    ///
+    /// *Source*: own choice.
     #[serde(default)]
     ram: Option<Ram>,
     /// What its log or log volume is, see below.
+    ///
+    /// *Source*: own choice.
     #[serde(default)]
     log: Option<FlashLog>,
     /// What its cache or cache volume is, see below.
+    ///
+    /// *Source*: own choice.
     #[serde(default)]
     cache: Option<FlashCache>,
     /// What blocks carry.
+    ///
+    /// *Source*: own choice.
     #[serde(default)]
     payload: Keeps,
 }
@@ -264,30 +310,56 @@ impl Kind {
 #[serde(deny_unknown_fields, default)]
 struct Ram {
     /// Blocks.
+    ///
+    /// *Source*: own choice.
     blocks: u64,
     /// Bytes in a block.
+    ///
+    /// *Source*: own choice.
     block_bytes: u32,
     /// A write of up to so many bytes is all or nothing.
+    ///
+    /// *Source*: own choice.
     atomic_unit: u32,
     /// Extents of an atomic group, at most. 0: there are no groups.
+    ///
+    /// *Source*: Beyond Block I/O: atomic groups; their bounds: own choice.
     group_extents: u32,
     /// KiB of an atomic group, at most. 0: there are no groups.
+    ///
+    /// *Source*: Beyond Block I/O: atomic groups; their bounds: own choice.
     group_kib: u64,
     /// What a completed write means.
+    ///
+    /// *Source*: own choice.
     ack: Ack,
     /// Whether a flush makes completed writes durable.
+    ///
+    /// *Source*: own choice.
     flush: bool,
     /// Whether what survives a cut is a prefix of what arrived.
+    ///
+    /// *Source*: DuraSSD: what survives is a prefix.
     ordered: bool,
     /// Time of a command, µs.
+    ///
+    /// *Source*: own choice.
     command_us: u64,
     /// By so much a command may take longer, at random, µs.
+    ///
+    /// *Source*: own choice.
     jitter_us: u64,
     /// Time of a flush, µs.
+    ///
+    /// *Source*: own choice.
     flush_us: u64,
     /// From power to the first command, µs.
+    ///
+    /// *Source*: own choice.
     start_us: u64,
     /// Commands that a volatile cache holds, at most.
+    ///
+    /// *Source*: own choice.
     cache_commands: usize,
 }
 
@@ -340,27 +412,49 @@ impl Ram {
 #[serde(deny_unknown_fields, default)]
 struct FlashLog {
     /// Devices of the array.
+    ///
+    /// *Source*: FlashLogging.
     devices: u32,
     /// Whether there is an archive, a device like the others.
+    ///
+    /// *Source*: FlashLogging.
     archive: bool,
     /// Devices on which each record is before it counts as durable.
+    ///
+    /// *Source*: own choice.
     copies: u8,
     /// Virtual devices that each device is divided into.
+    ///
+    /// *Source*: FlashLogging.
     partitions: u16,
     /// One write in so many takes `slow_us` longer. 0: none.
+    ///
+    /// *Source*: FlashLogging: outliers.
     slow_one_in: u64,
     /// How much longer such a write takes, µs.
+    ///
+    /// *Source*: FlashLogging: outliers.
     slow_us: u64,
     /// A device whose write takes longer is left, µs.
+    ///
+    /// *Source*: own choice.
     stall_us: u64,
     /// Whether a device may fail, or be gone after a cut and perhaps be back after the next; always
     /// the same one. Takes two copies.
+    ///
+    /// *Source*: own choice.
     loss: bool,
     /// Of a log volume: memory for what is not destaged, KiB.
+    ///
+    /// *Source*: own choice.
     memory_kib: u64,
     /// Of a log volume: how long a change may stay there, µs.
+    ///
+    /// *Source*: own choice.
     linger_us: u64,
     /// Of a log volume over RAM devices: blocks of its backing. 0: as many as the others have.
+    ///
+    /// *Source*: own choice.
     backing_blocks: u64,
 }
 
@@ -413,22 +507,38 @@ impl FlashLog {
 #[serde(deny_unknown_fields, default)]
 struct FlashCache {
     /// Bytes of a page.
+    ///
+    /// *Source*: FaCE.
     page_bytes: u32,
     /// Frames of a batch.
+    ///
+    /// *Source*: FaCE.
     frames: u32,
     /// Write-through. False: write-back.
+    ///
+    /// *Source*: FaCE.
     through: bool,
     /// Whether pages that were read stay (GSC). False: mvFIFO.
+    ///
+    /// *Source*: FaCE.
     second_chance: bool,
     /// A batch is written at the latest after this time, µs.
+    ///
+    /// *Source*: own choice.
     linger_us: u64,
     /// With `through`: after a third of the cuts the flash device is gone, and a blank one is in
     /// its place.
+    ///
+    /// *Source*: own choice.
     loss: bool,
     /// Of a cache volume: when clean pages enter. `"read"`: on a read. `"exit"`: only when the host
     /// tells that they have left its memory.
+    ///
+    /// *Source*: own choice.
     clean: Clean,
     /// Over RAM devices: blocks of the slow device. 0: as many as the flash device has.
+    ///
+    /// *Source*: own choice.
     slow_blocks: u64,
 }
 

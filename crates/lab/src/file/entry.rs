@@ -20,37 +20,59 @@ use std::fmt;
 pub struct Entry {
     /// What runs: `linkbench`, `ycsb-a` or `tpcc` on SQLite, or a job, a trace, an append job, an
     /// engine or a tree of the file, by its name.
+    ///
+    /// *Source*: own choice.
     workload: OneOrMany<WorkloadKind>,
     /// What it runs on: a preset, or a design of the file.
+    ///
+    /// *Source*: own choice.
     design: OneOrMany<String>,
     /// SQLite's journal mode. Other workloads have none.
+    ///
+    /// *Source*: SQLite: `journal_mode`; `batch-atomic`: SQLite 3.21.
     #[serde(default = "default_journal")]
     journal: OneOrMany<Journal>,
     /// SQLite's `synchronous`. Other workloads have none.
+    ///
+    /// *Source*: SQLite: `synchronous`.
     #[serde(default = "default_synchronous")]
     synchronous: OneOrMany<Synchronous>,
     /// What the row must show beside its promises.
+    ///
+    /// *Source*: own choice.
     #[serde(default)]
     expect: Expect,
     /// Changes to the SSD of these rows.
+    ///
+    /// *Source*: own choice.
     #[serde(default)]
     drive: toml::Table,
     /// Changes to the magnetic disk of these rows.
+    ///
+    /// *Source*: own choice.
     #[serde(default)]
     disk: toml::Table,
     /// Changes to the sampled device of these rows.
+    ///
+    /// *Source*: own choice.
     #[serde(default)]
     sampled: toml::Table,
     /// The published numbers: a list with one number for each row, in their order (transactions or
     /// commands per second), or such a list for each measure, `{ p99 = [...] }` (docs/json.md,
     /// measures).
+    ///
+    /// *Source*: own choice.
     #[serde(default)]
     published: Numbers,
     /// Whether parameters were fitted to these published numbers. If not, ours are predictions.
+    ///
+    /// *Source*: own choice.
     #[serde(default)]
     fitted: bool,
     /// Keys of the file with dots (`"run.clients"`, `"job.NAME.queue_depth"`), each with a value or
     /// a list of values.
+    ///
+    /// *Source*: own choice.
     #[serde(default)]
     params: BTreeMap<String, toml::Value>,
 }

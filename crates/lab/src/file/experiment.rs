@@ -37,71 +37,117 @@ use tantalum_workload::ycsb::{Ycsb, YcsbScale};
 #[serde(deny_unknown_fields)]
 pub struct Experiment {
     /// What the experiment shows, in a line.
+    ///
+    /// *Source*: own choice.
     pub title: String,
     /// Seed of all random choices.
+    ///
+    /// *Source*: own choice.
     #[serde(default = "default_seed")]
     pub seed: u64,
     /// Power cuts of each row.
+    ///
+    /// *Source*: own choice.
     pub cuts: u32,
     /// How clients run, and when the power goes, see below.
+    ///
+    /// *Source*: own choice.
     #[serde(default)]
     pub run: RunParameters,
     /// Size of LinkBench's graph, see below.
+    ///
+    /// *Source*: Armstrong et al. (SIGMOD 2013).
     #[serde(default)]
     pub linkbench: LinkBenchScale,
     /// Size of YCSB's table, and its mix, see below.
+    ///
+    /// *Source*: Cooper et al. (SoCC 2010).
     #[serde(default)]
     pub ycsb: YcsbScale,
     /// Size of TPC-C's database, see below.
+    ///
+    /// *Source*: TPC-C, revision 5.11.
     #[serde(default)]
     pub tpcc: TpccScale,
     /// Block jobs, by name. A row's `workload` may name them, as it may name a benchmark.
+    ///
+    /// *Source*: own choice.
     #[serde(default)]
     pub job: BTreeMap<String, Job>,
     /// Recorded block traces, by name. A row's `workload` may name them.
+    ///
+    /// *Source*: own choice.
     #[serde(default)]
     pub trace: BTreeMap<String, Playing>,
     /// Requesters that append to a log, by name. A row's `workload` may name them.
+    ///
+    /// *Source*: FlashLogging.
     #[serde(default)]
     pub append: BTreeMap<String, AppendJob>,
     /// Database engines as models of their pages, by name. A row's `workload` may name them.
+    ///
+    /// *Source*: DuraSSD, section 4; MySQL 5.7.
     #[serde(default)]
     pub engine: BTreeMap<String, EngineJob>,
     /// Logs of engines over several devices, by name. An engine's `log` may name them.
+    ///
+    /// *Source*: FlashLogging.
     #[serde(default)]
     pub log: BTreeMap<String, FlashLogJob>,
     /// Flash caches, by name. The `cache` of an engine or a trace may name them.
+    ///
+    /// *Source*: FaCE.
     #[serde(default)]
     pub cache: BTreeMap<String, CacheJob>,
     /// Append-only trees as models of their pages, by name. A row's `workload` may name them.
+    ///
+    /// *Source*: DuraSSD: Couchbase.
     #[serde(default)]
     pub tree: BTreeMap<String, AppendTreeJob>,
     /// Designs of the file's own, by name. `base` names a preset or another design of the file, and
     /// the other keys change it. Without `base` the table is a whole design.
+    ///
+    /// *Source*: own choice.
     #[serde(default)]
     pub design: BTreeMap<String, toml::Table>,
     /// Changes to the SSD of every row.
+    ///
+    /// *Source*: own choice.
     #[serde(default)]
     pub drive: toml::Table,
     /// Changes to the magnetic disk of every row.
+    ///
+    /// *Source*: own choice.
     #[serde(default)]
     pub disk: toml::Table,
     /// Changes to the sampled device of every row.
+    ///
+    /// *Source*: own choice.
     #[serde(default)]
     pub sampled: toml::Table,
     /// How the drive of each row is written before it is measured. Without it the drive is fresh.
+    ///
+    /// *Source*: own choice.
     #[serde(default)]
     pub precondition: Option<Precondition>,
     /// Where the numbers come from that rows and ratios name as published.
+    ///
+    /// *Source*: own choice.
     #[serde(default)]
     pub published: Option<Source>,
     /// Quotients of two rows, beside those that were published: a list of tables.
+    ///
+    /// *Source*: own choice.
     #[serde(default, rename = "ratio")]
     pub ratios: Vec<Ratio>,
     /// Runs of each row, each with a seed of its own.
+    ///
+    /// *Source*: own choice.
     #[serde(default = "default_repetitions")]
     pub repetitions: u32,
     /// What runs on what: a list of tables.
+    ///
+    /// *Source*: own choice.
     #[serde(rename = "row")]
     pub entries: Vec<Entry>,
     /// The file as a table, with what was set from outside: rows change it further.

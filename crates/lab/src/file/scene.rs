@@ -70,20 +70,36 @@ const ANY_BYTES: u64 = 1 << 50;
 #[serde(deny_unknown_fields, default)]
 pub struct RunParameters {
     /// Clients, each with a connection of its own.
+    ///
+    /// *Source*: own choice.
     pub clients: u32,
     /// Load before the measurement, after each start, ms. Block jobs only.
+    ///
+    /// *Source*: own choice.
     pub warm_up_ms: u64,
     /// Load until the power is cut: at least and at most, ms.
+    ///
+    /// *Source*: own choice.
     pub run_ms: [u64; 2],
     /// Time without power: at least and at most, ms.
+    ///
+    /// *Source*: own choice.
     pub outage_ms: [u64; 2],
     /// Bytes in a page of the database.
+    ///
+    /// *Source*: SQLite: `page_size`.
     pub page_bytes: u32,
     /// Pages in the cache of each connection.
+    ///
+    /// *Source*: SQLite: `cache_size`.
     pub cache_pages: u32,
     /// Share of the recoveries in which the power is cut again, per cent.
+    ///
+    /// *Source*: own choice.
     pub recovery_cut_percent: u32,
     /// Whether the bytes and commands that a commit costs the drive are reported. SQLite only.
+    ///
+    /// *Source*: own choice.
     pub commit_costs: bool,
 }
 

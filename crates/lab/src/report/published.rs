@@ -18,14 +18,22 @@ use std::fmt;
 #[serde(deny_unknown_fields)]
 pub struct Source {
     /// Who published the numbers, and where.
+    ///
+    /// *Source*: own choice.
     pub source: String,
     /// What the numbers of rows are.
+    ///
+    /// *Source*: own choice.
     #[serde(default)]
     pub what: String,
     /// Target for the mean deviation of rows, per cent.
+    ///
+    /// *Source*: own choice.
     #[serde(default)]
     pub mean_within: Option<f64>,
     /// Target for the deviation of each row, per cent.
+    ///
+    /// *Source*: own choice.
     #[serde(default)]
     pub each_within: Option<f64>,
 }
@@ -190,35 +198,57 @@ impl Aim {
 #[serde(deny_unknown_fields)]
 pub struct Ratio {
     /// What the quotient says.
+    ///
+    /// *Source*: own choice.
     pub what: String,
     /// The measure of both rows that is divided (docs/json.md, measures).
+    ///
+    /// *Source*: own choice.
     #[serde(default)]
     pub measure: Named,
     /// The measure of the row below the line, if that is another one: both rows may then be the same.
+    ///
+    /// *Source*: own choice.
     #[serde(default)]
     pub to_measure: Option<Named>,
     /// Name of the row above the line. A `*` stands for any text.
+    ///
+    /// *Source*: own choice.
     pub of: String,
     /// Name of the row below the line. A `*` is the text that it is above the line.
+    ///
+    /// *Source*: own choice.
     pub to: String,
     /// Of several pairs of rows: which of their quotients counts.
+    ///
+    /// *Source*: own choice.
     #[serde(default)]
     pub over: Pick,
     /// The published quotient: a number, or `[from, to]`.
+    ///
+    /// *Source*: own choice.
     #[serde(default)]
     pub published: Option<Claim>,
     /// The quotient was published as more than this.
+    ///
+    /// *Source*: own choice.
     #[serde(default)]
     pub more_than: Option<f64>,
     /// Nothing was published: the experiment aims at more than this, or at `[from, to]`. It is no
     /// deviation.
+    ///
+    /// *Source*: own choice.
     #[serde(default)]
     pub aim: Option<Aim>,
     /// How far ours may be from what was published, per cent of it. Left out: 25 from a number, 0
     /// from a range, any distance above a bound.
+    ///
+    /// *Source*: own choice.
     #[serde(default)]
     pub within: Option<f64>,
     /// Whether parameters were fitted to it. If not, ours is a prediction.
+    ///
+    /// *Source*: own choice.
     #[serde(default)]
     pub fitted: bool,
     /// The rows that it is of, above and below the line.

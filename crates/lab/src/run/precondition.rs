@@ -34,19 +34,33 @@ const SECTOR: u64 = 4096;
 #[serde(deny_unknown_fields, default)]
 pub struct Precondition {
     /// Share of the capacity that is written in sequence first.
+    ///
+    /// *Source*: own choice.
     pub fill: f64,
     /// How it is overwritten then, within what was filled (everywhere, after a fill of 0).
+    ///
+    /// *Source*: own choice.
     pub pattern: Overwrites,
     /// Bytes of an overwrite. With the pattern `job` those of the job's commands are taken.
+    ///
+    /// *Source*: own choice.
     pub block_size: u64,
     /// Overwrites at most, as a multiple of the capacity. 0: only the fill.
+    ///
+    /// *Source*: own choice.
     pub passes_max: f64,
     /// Writes of a window of the write amplification, as a share of the capacity.
+    ///
+    /// *Source*: own choice.
     pub window: f64,
     /// Successive windows that are compared.
+    ///
+    /// *Source*: own choice.
     pub windows: u32,
     /// The state is steady if the largest of them is not more above the smallest than this share of
     /// their mean, and all flash was programmed once by then.
+    ///
+    /// *Source*: own choice.
     pub steady_within: f64,
 }
 

@@ -14,31 +14,53 @@ const RECORD_HEAD: u64 = 8;
 #[serde(deny_unknown_fields, default)]
 pub struct AppendJob {
     /// Tasks that append, each with one record under way.
+    ///
+    /// *Source*: own choice.
     pub requesters: u32,
     /// Bytes of a request on the device: a multiple of its blocks, of 4,096 bytes on a drive and of
     /// 512 on a USB stick.
+    ///
+    /// *Source*: FlashLogging: requests of one size.
     pub request_bytes: u64,
     /// Bytes of a stripe of a log that is striped over its devices, without recovery, to compare: a
     /// multiple of their blocks, as of `request_bytes`. 0: the flash log.
+    ///
+    /// *Source*: FlashLogging: striping, to compare.
     pub stripe_bytes: u64,
     /// Bytes of a group of the flash log, at most: a multiple of the blocks, as of `request_bytes`.
     /// With those of a request there is no group commit.
+    ///
+    /// *Source*: FlashLogging: group commit; its bound: own choice.
     pub group_bytes: u64,
     /// Partitions of each device.
+    ///
+    /// *Source*: FlashLogging.
     pub partitions: u16,
     /// Devices that have each record before it counts.
+    ///
+    /// *Source*: own choice.
     pub copies: u8,
     /// Whether slow writes are written again elsewhere.
+    ///
+    /// *Source*: FlashLogging: slow writes are hidden.
     pub hedging: bool,
     /// Share of each device for writes that are issued again, per cent. 0: they go behind what a
     /// device has, where the order of the records allows that.
+    ///
+    /// *Source*: FlashLogging: second streams; their share: own choice.
     pub second_percent: u32,
     /// MiB in the log before the requesters begin.
+    ///
+    /// *Source*: own choice.
     pub fill_mib: u64,
     /// Designs of further devices of the log, beside those of the row's design.
+    ///
+    /// *Source*: own choice.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub beside: Vec<String>,
     /// Design of the archive.
+    ///
+    /// *Source*: FlashLogging.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub archive: Option<String>,
 }

@@ -106,14 +106,24 @@ const DEPTH: u32 = 32;
 pub struct Elevator {
     /// Commands that the host sends to the device before one of them has ended. Left out: as many
     /// as the queue of a disk takes, 32 for other devices.
+    ///
+    /// *Source*: own choice.
     pub depth: Option<u32>,
     /// A read that has waited this long begins the next batch of reads, ms.
+    ///
+    /// *Source*: Linux: `deadline`.
     pub read_expire_ms: u64,
     /// A write that has waited this long begins the next batch of writes, ms.
+    ///
+    /// *Source*: Linux: `deadline`.
     pub write_expire_ms: u64,
     /// Commands of a batch, at most.
+    ///
+    /// *Source*: Linux: `deadline`.
     pub batch: u32,
     /// Batches of reads that may go before writes that wait.
+    ///
+    /// *Source*: Linux: `deadline`.
     pub writes_starved: u32,
 }
 

@@ -30,12 +30,18 @@ use tantalum_rt::Nanos;
 #[serde(deny_unknown_fields, default)]
 pub struct Fsync {
     /// Whether flushes and forced unit access are sent to the device at all.
+    ///
+    /// *Source*: DuraSSD.
     pub barriers: bool,
     /// Granularity of a file's time stamps, ms. An fsync in another tick than the last one writes
     /// two blocks of the journal, one with changes and one that commits them. Both are sent
     /// together with forced unit access. 0: no journal.
+    ///
+    /// *Source*: own choice; fitted to DuraSSD's table.
     pub tick_ms: u64,
     /// Place of the journal as a share of the device.
+    ///
+    /// *Source*: own choice.
     pub journal_at: f64,
 }
 
@@ -85,47 +91,82 @@ pub struct Batch {
 #[serde(deny_unknown_fields, default)]
 pub struct Job {
     /// Where commands go.
+    ///
+    /// *Source*: `jesd219`: JEDEC JESD219; `permutation`: SpartanSSD; `strided`: Beyond Block I/O;
+    /// the others: own choice.
     pub pattern: Pattern,
     /// Bytes of a command: a multiple of the device's block. With `sizes`, commands begin at its
     /// multiples (but sequential ones directly after one another).
+    ///
+    /// *Source*: own choice.
     pub block_size: u64,
     /// Sizes of commands in bytes with their weights, `[[BYTES, WEIGHT], ...]`, at most 64 of them;
     /// rounded up to whole blocks. Empty: all have `block_size`; with `jesd219` they have the sizes
     /// of that standard.
+    ///
+    /// *Source*: with `jesd219`: JEDEC JESD219; else own choice.
     pub sizes: Vec<[u64; 2]>,
     /// Share of reads among the commands. Left out: 0; with `jesd219` that of the standard.
+    ///
+    /// *Source*: with `jesd219`: JEDEC JESD219; else own choice.
     pub reads: Option<f64>,
     /// `{ pattern, range }`: where reads go. Left out: where the other commands go.
+    ///
+    /// *Source*: SpartanSSD: reads have a footprint of their own.
     pub reads_from: Option<ReadsFrom>,
     /// Share of discards among the commands.
+    ///
+    /// *Source*: own choice.
     pub discards: f64,
     /// Share of writes with forced unit access among the writes.
+    ///
+    /// *Source*: SATA, NVMe.
     pub fua: f64,
     /// Writes from one fsync to the next. 0: none.
+    ///
+    /// *Source*: DuraSSD: writes per fsync.
     pub fsync_every: u64,
     /// What the host's file system does for an fsync, see below.
+    ///
+    /// *Source*: own choice.
     pub fsync: Fsync,
     /// `{ writes, how }`: writes come in batches of so many (1 to 4096). `how` is `flushed` (one
     /// after the other, each with an fsync), `unordered` (all at once; buffered: with one fsync
     /// behind all) or `group` (one atomic group). A batch counts as one command. For jobs that only
     /// write.
+    ///
+    /// *Source*: Beyond Block I/O.
     pub batch: Option<Batch>,
     /// Commands, or batches, in flight.
+    ///
+    /// *Source*: SATA, NVMe.
     pub queue_depth: u32,
     /// Reads and writes go through the host's page cache, see below. `{}`: with its defaults. Left
     /// out: direct I/O.
+    ///
+    /// *Source*: Beyond Block I/O: buffered writes.
     pub buffered: Option<Buffered>,
     /// How the host orders the commands that the device's queue has no place for, see below. `{}`:
     /// with its defaults. `"none"`: all commands are sent at once. Left out: `{}` for disks,
     /// `"none"` for other devices.
+    ///
+    /// *Source*: Linux: `deadline`.
     pub elevator: Sorting,
     /// Share of the device that is used, from its start.
+    ///
+    /// *Source*: own choice.
     pub range: f64,
     /// Commands until the end, flushes not counted.
+    ///
+    /// *Source*: own choice.
     pub commands: Option<u64>,
     /// Commands until the end, as a multiple of those that cover the range once.
+    ///
+    /// *Source*: own choice.
     pub passes: Option<f64>,
     /// Time until the end, s.
+    ///
+    /// *Source*: own choice.
     pub seconds: Option<f64>,
 }
 

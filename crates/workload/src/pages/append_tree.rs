@@ -55,28 +55,50 @@ pub enum Counted {
 #[serde(deny_unknown_fields, default)]
 pub struct AppendTreeJob {
     /// Documents. The tree always has four levels.
+    ///
+    /// *Source*: own choice.
     pub documents: u64,
     /// Zipfian exponent of their popularity.
+    ///
+    /// *Source*: Cooper et al. (SoCC 2010).
     pub theta: f64,
     /// Share of updates among the operations. The others read.
+    ///
+    /// *Source*: DuraSSD: half and all.
     pub updates: f64,
     /// Size of a batch, which ends with an fsync.
+    ///
+    /// *Source*: DuraSSD: fsync every k updates.
     pub fsync_every: u64,
     /// What counts for it.
+    ///
+    /// *Source*: own choice.
     pub batch_counts: Counted,
     /// Operations of the measurement. The file has room for twice as many updates.
+    ///
+    /// *Source*: own choice; DuraSSD has 200,000.
     pub operations: u64,
     /// Whether the host sends flushes.
+    ///
+    /// *Source*: DuraSSD.
     pub barriers: bool,
     /// Whether appends make the file larger, so that each fsync commits the journal of the file
     /// system. False: the file has had its size from the start.
+    ///
+    /// *Source*: own choice.
     pub grows: bool,
     /// Granularity of the file's time stamps, ms: an fsync in a new tick commits the journal, too.
     /// 0: none.
+    ///
+    /// *Source*: own choice.
     pub tick_ms: u64,
     /// Processor time of a read, µs. Documents are in memory.
+    ///
+    /// *Source*: own choice.
     pub read_us: f64,
     /// Processor time of an update, µs.
+    ///
+    /// *Source*: own choice.
     pub update_us: f64,
 }
 

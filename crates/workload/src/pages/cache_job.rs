@@ -12,39 +12,65 @@ use tantalum_rt::Nanos;
 #[serde(deny_unknown_fields, default)]
 pub struct CacheJob {
     /// The design of the flash drive.
+    ///
+    /// *Source*: FaCE.
     pub flash: String,
     /// MiB at the beginning of that drive that the cache has, with its metadata.
+    ///
+    /// *Source*: FaCE: 4 to 20 GB; others: own choice.
     pub size_mib: u64,
     /// `gsc`, `mvfifo`: the flash cache itself, with and without second chances. `lc`, `tac`,
     /// `bcache-lru`, `bcache-fifo`, `lru`, `clock`, `s3-fifo`, `sieve`: policies to compare with,
     /// whose operations are carried out on the same drives, and so is `mvfifo` with `batch = 1`. Of
     /// these a cut loses the directory: what only flash has is written back when the engine is
     /// judged.
+    ///
+    /// *Source*: FaCE: `gsc` and `mvfifo`, beside `lc`, `tac` and Bcache; the others: own choice.
     pub policy: String,
     /// Dirty pages go to the slow drive when they leave flash (`back`), or when they leave the pool
     /// (`through`).
+    ///
+    /// *Source*: FaCE: its sync policy.
     pub mode: String,
     /// `mixed`: clean and dirty pages enter. `clean`: only clean ones, and dirty ones go to the
     /// slow drive, where a cut may tear them. `dirty`: only dirty ones (`gsc`, `mvfifo`).
+    ///
+    /// *Source*: FaCE.
     pub admit: String,
     /// Which pages from the cold end of the pool fill up batches, of those that `admit` lets in
     /// (`gsc`).
+    ///
+    /// *Source*: FaCE: group second chance; which kinds: own choice.
     pub pull: PullKind,
     /// Pages of a batch (`gsc`, `mvfifo`). `mvfifo` also takes 1: each page is a write by itself,
     /// as in the published basic form.
+    ///
+    /// *Source*: FaCE: 64 or 128 pages.
     pub batch: u32,
     /// After this time a batch is written though it is not full, ms (`gsc`, `mvfifo`).
+    ///
+    /// *Source*: own choice.
     pub linger_ms: f64,
     /// Writes to the slow drive side by side.
+    ///
+    /// *Source*: own choice.
     pub depth: u32,
     /// Whether a restart keeps the reference marks. False: as published.
+    ///
+    /// *Source*: FaCE without them; with them: own choice.
     pub marks: bool,
     /// Whether a restart also reads the frames of two segments, as published.
+    ///
+    /// *Source*: FaCE.
     pub scan: bool,
     /// Share of the flash drive that is written in sequence before anything else: a fresh drive
     /// collects nothing.
+    ///
+    /// *Source*: own choice.
     pub prepare: f64,
     /// How often the cache is written over before the measurement, without time.
+    ///
+    /// *Source*: own choice.
     pub laps: f64,
 }
 

@@ -40,24 +40,40 @@ const SPARE: u64 = 3;
 #[serde(deny_unknown_fields, default)]
 pub struct FlashLogJob {
     /// The designs of the devices of the array, 1 to 30.
+    ///
+    /// *Source*: FlashLogging.
     pub devices: Vec<String>,
     /// The design of the archive.
+    ///
+    /// *Source*: FlashLogging.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub archive: Option<String>,
     /// Devices on which each record is before it counts as durable: 1, or 2 with at least two
     /// devices.
+    ///
+    /// *Source*: own choice.
     pub copies: u8,
     /// Virtual devices that each device is divided into.
+    ///
+    /// *Source*: FlashLogging.
     pub partitions: u16,
     /// Share of each device for writes that are issued again, per cent. 0: there are no second
     /// streams.
+    ///
+    /// *Source*: FlashLogging: second streams; their share: own choice.
     pub second_percent: u32,
     /// Whether slow writes are issued again on another device.
+    ///
+    /// *Source*: FlashLogging: slow writes are hidden.
     pub hedging: bool,
     /// Bytes of a log block. Left out: the largest block of a device.
+    ///
+    /// *Source*: FlashLogging: blocks of 512 bytes; larger ones: own choice.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub block_bytes: Option<u32>,
     /// Memory for the newest part of the log, MiB.
+    ///
+    /// *Source*: FlashLogging: its ring buffer.
     pub memory_mib: u32,
 }
 

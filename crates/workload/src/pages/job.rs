@@ -33,92 +33,160 @@ pub enum LogDevice {
 #[serde(deny_unknown_fields, default)]
 pub struct EngineJob {
     /// The benchmark.
+    ///
+    /// *Source*: DuraSSD.
     pub benchmark: Benchmark,
     /// Size of the database, MiB.
+    ///
+    /// *Source*: own choice; DuraSSD has 100 GB.
     pub database_mib: u64,
     /// Size of the buffer pool, per cent of the database.
+    ///
+    /// *Source*: DuraSSD: 10 GB of 100 GB.
     pub buffer_percent: f64,
     /// Bytes in a page: no less than a block of the drive.
+    ///
+    /// *Source*: DuraSSD: 4 to 16 KiB.
     pub page_bytes: u32,
     /// How pages are written. `true`: to the double-write area first, from which a torn page is
     /// repaired. `false`: to their places only. `"atomic"`: to their places as atomic groups.
+    ///
+    /// *Source*: InnoDB; `"atomic"`: Beyond Block I/O.
     pub double_write: PageWrites,
     /// Share of LinkBench's operations that change data, per cent. Left out: that of its mix, about
     /// 31. The operations that read keep their shares among themselves, and so do those that
     /// change.
+    ///
+    /// *Source*: Beyond Block I/O: shares of updates.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub update_percent: Option<f64>,
     /// Whether the host sends flushes.
+    ///
+    /// *Source*: DuraSSD.
     pub barriers: bool,
     /// Whether each write of a page is followed by a barrier of its own, as with O_DSYNC.
+    ///
+    /// *Source*: DuraSSD: its TPC-C.
     pub o_dsync: bool,
     /// Whether flushes run beside other commands. Over ATA they do not.
+    ///
+    /// *Source*: ATA: flushes are not queued.
     pub queued_flush: bool,
     /// Granularity of a file's time stamps, ms. The first write to a file in a tick changes them,
     /// and the file's next fsync commits the journal of the file system. 0: no commit (fdatasync).
+    ///
+    /// *Source*: own choice.
     pub tick_ms: u64,
     /// Whether each table, and each partition of one, is a file (`innodb_file_per_table`). A batch
     /// of pages then ends with an fsync of each file that it wrote to, one after another.
+    ///
+    /// *Source*: MySQL 5.7: `innodb_file_per_table`.
     pub file_per_table: bool,
     /// Clients, without think time.
+    ///
+    /// *Source*: DuraSSD: its LinkBench.
     pub clients: u32,
     /// Processor cores.
+    ///
+    /// *Source*: own choice.
     pub cores: u32,
     /// Processor time of a transaction, µs.
+    ///
+    /// *Source*: own choice; fitted in `linkbench.toml` and `flash-log.toml`.
     pub cpu_us: f64,
     /// Processor time for each page that a transaction uses, µs.
+    ///
+    /// *Source*: own choice.
     pub page_cpu_us: f64,
     /// Size of the redo log, MiB.
+    ///
+    /// *Source*: own choice.
     pub log_mib: u64,
     /// Where the redo log is.
+    ///
+    /// *Source*: `own`: DuraSSD; `same`: own choice.
     pub log_device: LogDevice,
     /// Design of the log's own drive. Left out: that of the drive with the pages.
+    ///
+    /// *Source*: own choice.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub log_design: Option<String>,
     /// Whether the log's own drive carries real bytes instead of stamps.
+    ///
+    /// *Source*: own choice.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub log_bytes: bool,
     /// The log is a flash log: the name of a `[log.NAME]`. `log_device = "same"`, `log_design` and
     /// `log_bytes` are left out then.
+    ///
+    /// *Source*: FlashLogging.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub log: Option<String>,
     /// A flash cache between the pool and the drive with the pages: the name of a `[cache.NAME]`.
     /// `double_write = false` then, since flash has a copy of each page that is being written.
+    ///
+    /// *Source*: FaCE.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cache: Option<String>,
     /// Which page leaves the pool next.
+    ///
+    /// *Source*: `lru`: InnoDB; `clock`: PostgreSQL.
     pub replacement: Order,
     /// Seconds between checkpoints, each of which writes all pages that changed before. 0: a
     /// checkpoint whenever it moves far enough in the log.
+    ///
+    /// *Source*: PostgreSQL: `checkpoint_timeout`.
     pub checkpoint_s: f64,
     /// Share of a page of TPC-C that rows fill, per cent. The database has so many more pages if it
     /// is small.
+    ///
+    /// *Source*: own choice.
     pub fill_percent: f64,
     /// After the first cut the engine restarts in virtual time as a database does, and so many
     /// transactions follow. 0: cuts are only judged. With `checkpoint_s` that cut comes in the
     /// middle between two checkpoints.
+    ///
+    /// *Source*: FaCE: the restart after a crash.
     pub restart: u64,
     /// Instances of the buffer pool (`innodb_buffer_pool_instances`), each with its own lists.
+    ///
+    /// *Source*: MySQL 5.7: `innodb_buffer_pool_instances`.
     pub instances: u32,
     /// Page cleaners. Each goes through all instances, one after another.
+    ///
+    /// *Source*: MySQL 5.7: `innodb_page_cleaners`.
     pub cleaners: u32,
     /// Pages that a cleaner takes off the tail of the LRU list at a time. It frees clean ones and
     /// writes the others together (the chunk of 100 in MySQL's `buf_flush_LRU_tail`).
+    ///
+    /// *Source*: MySQL 5.7: `buf_flush_LRU_tail`.
     pub batch_pages: u32,
     /// Pages at the tail of an instance's LRU list that a cleaner looks at in a turn, and free
     /// frames that it tries to keep there.
+    ///
+    /// *Source*: MySQL 5.7: `innodb_lru_scan_depth`.
     pub lru_depth: u32,
     /// Time between turns of a cleaner that is not called, ms.
+    ///
+    /// *Source*: MySQL 5.7: the page cleaner.
     pub cleaner_ms: f64,
     /// Whether a reader without a clean frame writes one page itself (as in InnoDB). Otherwise it
     /// waits for a cleaner.
+    ///
+    /// *Source*: MySQL 5.7.
     pub single_page_flush: bool,
     /// Whether a reader without a clean frame also wakes a cleaner (MySQL from 5.7 on). Otherwise
     /// cleaners work by their clock alone (5.6).
+    ///
+    /// *Source*: MySQL 5.6 and 5.7.
     pub wake_cleaner: bool,
     /// Transactions before the measurement.
+    ///
+    /// *Source*: own choice.
     pub warmup: u64,
     /// Transactions of the measurement.
+    ///
+    /// *Source*: own choice; DuraSSD has 6.4 million.
     pub transactions: u64,
 }
 

@@ -40,13 +40,21 @@ const NAMES: u64 = 1000;
 #[serde(deny_unknown_fields, default)]
 pub struct TpccScale {
     /// Warehouses. With one warehouse nothing is remote.
+    ///
+    /// *Source*: TPC-C, revision 5.11, clause 4.3.
     pub warehouses: u64,
     /// Items, each with stock in each warehouse. The standard has 100,000.
+    ///
+    /// *Source*: TPC-C, revision 5.11, clause 4.3; fewer: own choice.
     pub items: u64,
     /// Customers in each of a warehouse's ten districts. The standard has 3,000.
+    ///
+    /// *Source*: TPC-C, revision 5.11, clause 4.3; fewer: own choice.
     pub customers_per_district: u64,
     /// Orders that each district is loaded with; three tenths of them are not delivered yet. Left
     /// out: one for each customer, as in the standard.
+    ///
+    /// *Source*: TPC-C, revision 5.11, clause 4.3; others: own choice.
     pub orders_per_district: Option<u64>,
 }
 

@@ -353,7 +353,8 @@ impl Section {
         }
         let kind = Kind { bases: vec![("", whole)], texts: Vec::new(), accepts };
         let all = fields(self.source, self.of);
-        let keys = Keys { path: self.path, all: &all, defaults: &self.defaults, needed: &needed };
+        let (of, path, defaults) = (self.of, self.path, &self.defaults);
+        let keys = Keys { of, path, all: &all, defaults, needed: &needed };
         rows(text, &keys, &kind, words);
     }
 }

@@ -5,7 +5,7 @@
 //! 1. Meanings are the comments of the fields in the code, defaults are what the code fills in.
 //! 2. Ranges are found by asking the checks of the code; no number is written down here.
 //! 3. Sources of values are the comments in the presets; those of keys, what follows `*Source*:` in the
-//!    comment of the field. Each key of a drive has one.
+//!    comment of the field. A key without one fails.
 //!
 //! To write the page anew: `TANTALUM_WRITE=1 cargo test -p tantalum-lab --test it keys`.
 
@@ -24,6 +24,10 @@ the keys of the TOML files of [experiments](experiments.md) and of [explorations
 those of designs. `tantalum explain KEY` prints what is here, and `tantalum designs NAME --all`
 prints a preset with all of its keys. `tantalum search` reads files of experiments.
 
+The source of a key is that of the mechanism or quantity. DuraSSD, SpartanSSD, Beyond Block I/O,
+FlashLogging and FaCE are publications: [designs.md](designs.md) names them. Values of presets have
+sources of their own, [below](#where-the-values-of-the-presets-come-from).
+
 A range is what the checks accept while all other keys stay as they are: of a design those of the
 preset `durassd`, or of the one that is named; of a file those of a small file with one row. Other
 values may make it wider or narrower: an error says which.
@@ -33,10 +37,6 @@ values may make it wider or narrower: an error says which.
 const OF_DESIGNS: &str = "
 A design is the file of `tantalum drive create --design FILE`, and in experiments `[design.NAME]`
 and `[drive]`, as in `drive.cache.buffer_kib`.
-
-The source of a key of a drive is that of the mechanism or quantity. DuraSSD, SpartanSSD and Beyond
-Block I/O are publications: [designs.md](designs.md) names them. Values have sources of their own,
-[below](#where-the-values-of-the-presets-come-from).
 ";
 
 fn page() -> String {

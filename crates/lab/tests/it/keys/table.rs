@@ -98,6 +98,8 @@ fn in_words(field: &Field, default: Option<&Value>, is_needed: bool) -> String {
 
 /// A table of keys: those at a path of what has keys, of which some are needed.
 pub struct Keys<'a> {
+    /// The type that has them.
+    pub of: &'a str,
     /// Where they are.
     pub path: &'a [&'a str],
     /// The fields that they are in the code.
@@ -110,10 +112,9 @@ pub struct Keys<'a> {
 
 /// Adds a table of keys to the page.
 pub fn rows(text: &mut String, keys: &Keys<'_>, kind: &Kind<'_>, words: &Words) {
-    let sourced = keys.all.iter().any(|field| field.source.is_some());
-    let (head, line) = if sourced { (" source |", "---|") } else { ("", "") };
-    let _ = writeln!(text, "| key | meaning | default | unit | range |{head}");
-    let _ = writeln!(text, "|---|---|---|---|---|{line}");
+    text.push_str(
+        "| key | meaning | default | unit | range | source |\n|---|---|---|---|---|---|\n",
+    );
     for field in keys.all {
         let is_needed = keys.needed.contains(&field.name.as_str());
         let default = in_words(field, keys.defaults.get(&field.name), is_needed);
@@ -135,10 +136,11 @@ pub fn rows(text: &mut String, keys: &Keys<'_>, kind: &Kind<'_>, words: &Words) 
         };
         let unit = if field.of == "bool" { "" } else { unit(&field.name) };
         let meaning = meaning.replace('|', "\\|");
-        let source = field.source.as_ref().map_or(String::new(), |source| format!(" {source} |"));
+        let source = field.source.as_ref();
+        let source = source.unwrap_or_else(|| panic!("{}: no source of {}", keys.of, field.name));
         let _ = writeln!(
             text,
-            "| `{}` | {meaning} | {default} | {unit} | {range} |{source}",
+            "| `{}` | {meaning} | {default} | {unit} | {range} | {source} |",
             field.name
         );
     }

@@ -9,25 +9,45 @@ use super::super::{JobError, refused};
 #[serde(deny_unknown_fields, default, expecting = "a table: `buffered = {}` has the defaults")]
 pub struct Buffered {
     /// Processor time of a read or write without copying, ns.
+    ///
+    /// *Source*: own choice; fitted to Beyond Block I/O.
     pub call_ns: u64,
     /// Processor time to copy 4 KiB, ns.
+    ///
+    /// *Source*: own choice.
     pub page_ns: u64,
     /// Processor time of an fsync, ns.
+    ///
+    /// *Source*: own choice; fitted to Beyond Block I/O.
     pub fsync_ns: u64,
     /// Pages of 4 KiB in the cache. The clean one that was used longest ago makes room.
+    ///
+    /// *Source*: Linux: the page cache; its size: own choice.
     pub cache_pages: u64,
     /// The host writes back while more of the cache is dirty, per cent.
+    ///
+    /// *Source*: Linux: `dirty_background_ratio`.
     pub dirty_background_percent: u64,
     /// Writes wait while so much of the cache is dirty or being written, per cent: more than
     /// `dirty_background_percent`.
+    ///
+    /// *Source*: Linux: `dirty_ratio`.
     pub dirty_percent: u64,
     /// What has been dirty for so long is written back, ms.
+    ///
+    /// *Source*: Linux: `dirty_expire_centisecs`.
     pub dirty_expire_ms: u64,
     /// How often the host looks for what has been dirty for too long, ms.
+    ///
+    /// *Source*: Linux: `dirty_writeback_centisecs`.
     pub writeback_ms: u64,
     /// Pages of 4 KiB in a command of write-back, at most.
+    ///
+    /// *Source*: Linux.
     pub command_pages: u64,
     /// Commands of write-back at the device, at most.
+    ///
+    /// *Source*: Linux.
     pub depth: u64,
 }
 
