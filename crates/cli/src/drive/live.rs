@@ -156,6 +156,7 @@ fn try_run(arguments: &LiveArguments, source: &Source, build: impl Build) -> Res
             let opened = members::volume(&mut runtime, path, arguments.opening());
             let (volume, log) = opened.map_err(usage)?;
             let log = Rc::new(log);
+            check_time(path, log.is_real(), arguments)?;
             log.watch();
             let files = (Some(path.as_path()), Some(log.clone()));
             let ended = let_run_with(runtime, volume.clone(), files, arguments, build);
@@ -169,6 +170,7 @@ fn try_run(arguments: &LiveArguments, source: &Source, build: impl Build) -> Res
         Source::Cache(path) => {
             let opened = members::cache_volume(&mut runtime, path, arguments.opening());
             let (volume, members) = opened.map_err(usage)?;
+            check_time(path, members.are_real(), arguments)?;
             let ended = let_run(runtime, volume, Some(path), arguments, build);
             let code = ended.map_err(|(why, code)| (members::cache_told(path, why), code))?;
             members.shut().map_err(failed)?;
@@ -201,6 +203,19 @@ fn try_run(arguments: &LiveArguments, source: &Source, build: impl Build) -> Res
             }
         }
     }
+}
+
+/// A clock that jumps would overtake devices that take real time: they would seem not to answer.
+fn check_time(path: &Path, are_real: bool, arguments: &LiveArguments) -> Result<(), Failure> {
+    if !are_real || arguments.time_scale > 0.0 {
+        return Ok(());
+    }
+    let why = format!(
+        "{}: --time-scale 0 does not wait for devices of this machine, and some of these are: leave \
+         it out",
+        path.display()
+    );
+    Err((why, out::USAGE))
 }
 
 /// The same, whichever box it is.

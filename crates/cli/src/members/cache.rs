@@ -322,7 +322,12 @@ pub fn cache_volume(
 }
 
 /// What the library says, and what the command says.
-const WORDS: [(&str, &str); 3] = [
+const WORDS: [(&str, &str); 5] = [
+    ("or format it", "or make one with `tantalum cache create`"),
+    (
+        "may refuse pages: use another",
+        "may refuse pages: use another, or give a file its room with `fallocate -l SIZE FILE`",
+    ),
     ("use `force` to destroy that", "use --force to destroy that"),
     ("open it with pages of", "set page_bytes in its description to"),
     ("or format the cache and lose", "or create the cache with --force and lose"),
@@ -387,6 +392,7 @@ mod tests {
         let said = [
             OpenError::NotBlank { device: "the flash device", what: "data" }.to_string(),
             OpenError::Damaged { batch: 1, at: 2 }.to_string(),
+            OpenError::NoCache.to_string(),
         ];
         for text in said {
             let told = cache_in_words(&text);

@@ -257,6 +257,11 @@ impl Members {
         self.0.borrow().clone()
     }
 
+    /// Whether a device of this machine is among them, which takes its own time.
+    pub fn are_real(&self) -> bool {
+        self.0.borrow().iter().any(|member| matches!(member, Member::File(_)))
+    }
+
     /// How many bytes each has, in the order of the description.
     pub fn sizes(&self) -> Vec<u64> {
         self.0.borrow().iter().map(|member| member.device().caps().bytes()).collect()

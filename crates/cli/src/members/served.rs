@@ -86,6 +86,11 @@ impl ServedLog {
         }
     }
 
+    /// Whether a device of this machine is among its own, which takes its own time.
+    pub fn is_real(&self) -> bool {
+        self.members.are_real()
+    }
+
     /// Ends the use of the devices, after they are off.
     ///
     /// # Errors

@@ -382,6 +382,10 @@ fn a_wrong_use_of_a_command_is_an_invalid_request() {
     assert!(serve(&at, &[]).contains("no place to listen"));
     let said = serve(&at, &[here[0], here[1], Path::new("--io"), Path::new("poll")]);
     assert!(said.contains("set `hedging = false` in the log's description"), "{said}");
+    // Once the clock ran away, until it overflowed.
+    let jumps = ["--time-scale", "0"].map(Path::new);
+    let said = serve(&at, &[here[0], here[1], jumps[0], jumps[1]]);
+    assert!(said.contains("does not wait for devices of this machine"), "{said}");
     // The backing of another log, and one that is none.
     let text = std::fs::read_to_string(&at).expect("text");
     let with = |from: &str, to: &str| {

@@ -151,7 +151,7 @@ impl WallClock {
 
 impl Clock for WallClock {
     fn now(&self) -> Nanos {
-        self.scale.virtual_time(self.real) + self.jumped
+        self.scale.virtual_time(self.real).saturating_add(self.jumped)
     }
 
     fn idle(&mut self, deadline: Option<Nanos>) -> Idle {
@@ -168,7 +168,7 @@ impl Clock for WallClock {
                 return self.due();
             }
             if jumps {
-                self.jumped += deadline - now;
+                self.jumped = self.jumped.saturating_add(deadline - now);
                 return self.due();
             }
         }
