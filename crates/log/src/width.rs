@@ -110,7 +110,7 @@ impl Width {
     pub fn set_threads(&mut self, disks: usize) {
         (self.disks, self.trial, self.since) = (Some(disks), None, None);
         self.now = self.now.min(disks.max(1));
-        if self.now == 1 {
+        if disks <= 1 {
             // There is nothing but more groups than disks to try.
             self.hold = HOLD_DISKS[0];
         }

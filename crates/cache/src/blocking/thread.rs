@@ -164,8 +164,8 @@ async fn answer<F: BlockDevice + 'static, S: SlowStore + 'static>(
         Letter::Resize(bytes, to) => drop(to.send(cache.resize(bytes).await)),
         Letter::Stats(to) => drop(to.send(cache.stats())),
         Letter::Refused(to) => drop(to.send(cache.refused())),
-        Letter::Detach(to) => ends(&cache.clone(), cache.detach().await, &to, &over),
-        Letter::Close(to) => ends(&cache.clone(), cache.close().await, &to, &over),
+        Letter::Detach(to) => ends(&cache.clone(), cache.detach().await, &to, &over).await,
+        Letter::Close(to) => ends(&cache.clone(), cache.close().await, &to, &over).await,
     }
 }
 
@@ -184,14 +184,16 @@ async fn stage<F: BlockDevice + 'static, S: SlowStore + 'static>(
     }
 }
 
-/// The cache was to end. If it has, its thread ends, too.
-fn ends<F: BlockDevice + 'static, S: SlowStore + 'static>(
+/// The cache was to end. If it has, its thread ends, too. A call that failed since another one ends
+/// the cache waits for that one.
+async fn ends<F: BlockDevice + 'static, S: SlowStore + 'static>(
     cache: &FlashCache<F, S>,
     ended: Result<(), CacheError>,
     to: &To<()>,
     over: &Over,
 ) {
     if ended.is_ok() || cache.core().closing.get() {
+        cache.core().until_ended().await;
         over.tell();
     }
     drop(to.send(ended));

@@ -208,7 +208,8 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> FlashCache<F, S> {
 
     /// Pages are forgotten, for example since their file was truncated or dropped. When this
     /// returns, no version of them ever comes back from the cache, and none is being written to the
-    /// slow store.
+    /// slow store. Forget pages before their store becomes shorter: a cache with dirty pages behind its
+    /// end is refused.
     ///
     /// # Errors
     /// [`CacheError`]: some of them may be forgotten.
@@ -241,7 +242,7 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> FlashCache<F, S> {
     /// # Errors
     /// [`CacheError::Damaged`] for a dirty page whose newest version is lost: evict it anew, or
     /// forget it. [`CacheError::Full`] if the slow store has refused a page for longer than
-    /// [`OpenOptions::patience`]: it is tried again nonetheless.
+    /// [`OpenOptions::patience`].
     pub async fn clean(&self) -> Result<(), CacheError> {
         self.core.check_open()?;
         self.core.clean_patiently().await
@@ -280,7 +281,8 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> FlashCache<F, S> {
     }
 
     /// Ends the cache: everything is durable, and the next start finds the whole directory with its
-    /// reference marks. Evictions fail from now on. Fetches on clones go on.
+    /// reference marks. Evictions fail from now on, also if this call is dropped. Fetches on clones go
+    /// on.
     ///
     /// # Errors
     /// [`CacheError`]: then the next start is one after a crash.

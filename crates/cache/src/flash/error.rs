@@ -46,12 +46,13 @@ pub enum OpenError {
         /// Bytes of the device.
         is: u64,
     },
-    /// The slow store is smaller than what the cache has of it.
+    /// The slow store has no room for dirty pages of the cache. (After a crash more pages count as
+    /// dirty than are.)
     #[error(
-        "the slow store has {pages} pages and the cache has page {page} of it: use the store as it was"
+        "the slow store has {pages} pages and the cache has page {page} for it: use the store as it was"
     )]
     StoreTooSmall {
-        /// The last page that the cache has, counted from 0.
+        /// The last dirty page of the cache, counted from 0.
         page: u64,
         /// Pages of the store.
         pages: u64,

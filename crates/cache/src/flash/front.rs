@@ -130,7 +130,7 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> Core<F, S> {
         }
         let core = self.clone();
         self.domain.spawn_background("cache: a batch to the slow store", async move {
-            let destaged = core.destage(verdict.slow, |place| data.of(place)).await;
+            let destaged = core.destage(verdict.slow, |place| data.of(place), &|| false).await;
             drop(chosen);
             match destaged {
                 Ok(()) => core.has_left(batch),
@@ -257,11 +257,13 @@ impl<F: BlockDevice, S: SlowStore> Core<F, S> {
         verdict
     }
 
-    /// Writes pages to the slow store, for good (3, 4).
+    /// Writes pages to the slow store, for good (3, 4). Pages that it refuses are tried again until
+    /// `gives_up`.
     pub async fn destage<'a>(
         &self,
         mut left: Vec<Leaving>,
         bytes: impl Fn(Place) -> &'a [u8] + Copy,
+        gives_up: &impl Fn() -> bool,
     ) -> Result<(), CacheError> {
         if left.is_empty() {
             return Ok(());
@@ -290,15 +292,24 @@ impl<F: BlockDevice, S: SlowStore> Core<F, S> {
                 return Err(CacheError::Slow(error));
             }
             let since = *since.get_or_insert(self.rt.now());
-            self.refuse(left[0].page, since, error).await?;
+            self.refuse(left[0].page, since, error.clone()).await?;
+            if gives_up() {
+                self.no_longer_refused(since);
+                let waited = self.rt.now().saturating_sub(since);
+                return Err(CacheError::Full { page: left[0].page, waited, error });
+            }
             longest = 1;
         }
-        let mine = |refused: &Refused| Some(refused.since) == since;
-        let ended = self.state.borrow_mut().refused.take_if(|refused| mine(refused)).is_some();
-        if ended {
+        since.into_iter().for_each(|since| self.no_longer_refused(since));
+        Ok(())
+    }
+
+    /// Nobody waits any more for a page that has been refused since then.
+    fn no_longer_refused(&self, since: Nanos) {
+        let mine = |refused: &mut Refused| refused.since == since;
+        if self.state.borrow_mut().refused.take_if(mine).is_some() {
             self.notify();
         }
-        Ok(())
     }
 
     /// The slow store has refused a page: notes and tells it, and waits until the next try.

@@ -36,9 +36,10 @@ impl Index {
         Index { first, ..Index::default() }
     }
 
-    /// The last page that has a valid frame.
-    pub fn last_page(&self) -> Option<u64> {
-        self.valid.keys().max().copied()
+    /// The last page that is dirty.
+    pub fn last_dirty(&self) -> Option<u64> {
+        let dirty = self.valid.iter().filter(|(_, at)| self.entry(**at).0.dirty);
+        dirty.map(|(page, _)| *page).max()
     }
 
     /// Begins the next batch.

@@ -202,6 +202,11 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> Core<F, S> {
         Ok(turn)
     }
 
+    /// Waits until no call is about to end the cache.
+    pub async fn until_ended(&self) {
+        drop(self.resize_turn.lock().await);
+    }
+
     /// Waits until everything that entered is durable.
     async fn quiesce(&self) -> Result<(), CacheError> {
         while let Some(part) = self.hurry() {
@@ -221,7 +226,9 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> Core<F, S> {
     pub async fn detach(self: &Rc<Self>) -> Result<(), CacheError> {
         let _turn = self.begin_to_end().await?;
         self.quiesce().await?;
-        self.clean_patiently().await?;
+        // Nothing tries a page again that was refused before: what is refused now ends this call.
+        self.state.borrow_mut().refused = None;
+        self.clean_all(&|| false).await?;
         self.end().await?;
         open::leave_alone(&self.slow).await.map_err(|e| CacheError::Invalid(e.to_string()))
     }

@@ -75,10 +75,10 @@ pub(crate) async fn find_label<S: SlowStore>(slow: &S) -> Result<Option<Label>, 
     whole(decode_newest(&label, Label::decode, |l| l.generation), "label", SLOW).map(Some)
 }
 
-/// The slow store has every page that the cache has.
+/// The slow store has room for every page that is to go there.
 pub(crate) fn check_pages<S: SlowStore>(index: &Index, slow: &S) -> Result<(), OpenError> {
     let pages = slow.pages();
-    match index.last_page() {
+    match index.last_dirty() {
         Some(page) if page >= pages => Err(OpenError::StoreTooSmall { page, pages }),
         _ => Ok(()),
     }
@@ -285,7 +285,7 @@ pub(crate) async fn complete<F: BlockDevice + 'static, S: SlowStore + 'static>(
     if core.mode == Mode::Back || !lacks {
         return Ok(());
     }
-    core.clean_all().await?;
+    core.clean_all(&|| false).await?;
     let _keeper = core.keeper_turn.lock().await;
     core.write_heads(|_, label| {
         if let Some(label) = label {

@@ -277,6 +277,7 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> Core<F, S> {
                 }
                 // Nothing leaves a cache that ends.
                 First::B(()) if self.closing.get() => {
+                    self.state.borrow_mut().ring.leave_to(0);
                     return Err(CacheError::Stopped("it is being closed".to_string()));
                 }
                 // What has entered from the front has to be durable.

@@ -14,6 +14,7 @@ use crate::flash::format::{Frame, SegmentBatch, checksum};
 use crate::flash::front::Leaving;
 use crate::flash::index::Place;
 use crate::flash::slow::SlowStore;
+use std::cell::Cell;
 use std::rc::Rc;
 use tantalum_device::BlockDevice;
 use tantalum_rt::{First, first};
@@ -94,16 +95,16 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> Core<F, S> {
     }
 
     /// Every page that is dirty now is on the slow store, for good, when this returns: in this version,
-    /// or in a newer one.
-    pub async fn clean_all(&self) -> Result<(), CacheError> {
+    /// or in a newer one. While the slow store refuses a page, until `gives_up`.
+    pub async fn clean_all(&self, gives_up: &impl Fn() -> bool) -> Result<(), CacheError> {
         let _turn = self.clean_turn.lock().await;
-        while !self.clean_pass().await? {}
+        while !self.clean_pass(gives_up).await? {}
         Ok(())
     }
 
     /// Cleans what is durable. `false`: some version was superseded and left before it could be read;
     /// the newer one is for the next pass.
-    async fn clean_pass(&self) -> Result<bool, CacheError> {
+    async fn clean_pass(&self, gives_up: &impl Fn() -> bool) -> Result<bool, CacheError> {
         self.checkpoint().await?;
         let (dirty, end) = {
             let state = self.state.borrow();
@@ -115,7 +116,7 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> Core<F, S> {
         let mut complete = true;
         for frames in dirty.chunk_by(|(a, _), (b, _)| a.batch == b.batch) {
             let _turn = self.front_turn.lock().await;
-            complete &= self.clean_batch(frames).await?;
+            complete &= self.clean_batch(frames, gives_up).await?;
         }
         // What becomes dirty later enters later batches.
         self.cleaned.set(self.cleaned.get().max(end));
@@ -123,7 +124,11 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> Core<F, S> {
     }
 
     /// Cleans these frames of one batch, as far as it is still there.
-    async fn clean_batch(&self, frames: &[(Place, Frame)]) -> Result<bool, CacheError> {
+    async fn clean_batch(
+        &self,
+        frames: &[(Place, Frame)],
+        gives_up: &impl Fn() -> bool,
+    ) -> Result<bool, CacheError> {
         let batch = frames[0].0.batch;
         let leaving: Vec<Leaving> = frames
             .iter()
@@ -158,7 +163,7 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> Core<F, S> {
         let leaving: Vec<Leaving> = leaving.into_iter().filter(whole).collect();
         let page = self.medium.page();
         let of = |place: Place| &bytes[place.frame * page..][..page];
-        self.destage(leaving.clone(), of).await?;
+        self.destage(leaving.clone(), of, gives_up).await?;
         let complete = damaged.is_empty() && !leaving.iter().any(lacks);
         for l in leaving {
             if current(l.place, l.page) {
@@ -169,15 +174,20 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> Core<F, S> {
     }
 
     /// The same in a task, so that no write to the slow store is given up with the caller. While the
-    /// store refuses a page, with so much patience.
+    /// store refuses a page, with so much patience; the task gives up then, too, between two writes.
     pub async fn clean_patiently(self: &Rc<Self>) -> Result<(), CacheError> {
         self.patiently(&self.durable, || self.state.borrow().refused.is_none()).await?;
-        let core = self.clone();
-        let task = self.domain.spawn("cache: clean", async move { core.clean_all().await });
+        let (core, given_up) = (self.clone(), Rc::new(Cell::new(false)));
+        let gives_up = given_up.clone();
+        let cleaning = async move { core.clean_all(&|| gives_up.get()).await };
+        let task = self.domain.spawn("cache: clean", cleaning);
         match first(task, self.patiently(&self.durable, || false)).await {
             First::A(Ok(ended)) => ended,
             First::A(Err(_)) => Err(CacheError::Stopped("it was closed".to_string())),
-            First::B(ended) => ended,
+            First::B(ended) => {
+                given_up.set(true);
+                ended
+            }
         }
     }
 }

@@ -236,6 +236,25 @@ fn every_call_after_the_end_fails() {
     }
 }
 
+/// Once the second call ended the thread while the first one was closing the cache.
+#[test]
+fn threads_that_close_at_once_leave_a_cache_that_is_closed() {
+    let scratch = Scratch::new();
+    let (flash, memory) = over_memory(&scratch, Mode::Back);
+    let slow = Slow::Store(memory);
+    for round in 0..50 {
+        let cache = open(&flash, &slow);
+        assert!(round == 0 || cache.stats().unwrap().restart.clean, "round {round}");
+        cache.evict(3, &bytes(3, round), true, 0).unwrap();
+        let close = || {
+            let cache = cache.clone();
+            thread::spawn(move || cache.close())
+        };
+        let both = [close(), close()].map(|thread| thread.join().unwrap());
+        assert!(both.iter().any(Result::is_ok), "{both:?}");
+    }
+}
+
 /// A log that is durable up to some LSN, and a pool with cold pages.
 #[derive(Default)]
 struct Engine {

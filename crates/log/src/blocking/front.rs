@@ -73,7 +73,7 @@ impl Front {
         let lent = pen.map(|pen| (tag, pen.into()));
         let lends = lent.is_some();
         let before = std::mem::replace(&mut works.threads.lent[device], lent);
-        if lends {
+        if lends || before.is_some() {
             let works = &mut *works;
             let threads = &works.threads;
             works.plan.set_threads(|device| threads.pen(device)?.disk());

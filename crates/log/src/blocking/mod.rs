@@ -435,9 +435,10 @@ impl BlockingLog {
     /// # Errors
     /// [`LogError::Failed`].
     pub fn close(&self) -> Result<(), LogError> {
-        self.handle.ask(Letter::Close)??;
+        let ended = self.handle.ask(Letter::Close);
+        // The thread ends in any case.
         self.handle.calls.wait();
-        Ok(())
+        ended?
     }
 }
 

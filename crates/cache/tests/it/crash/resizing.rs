@@ -171,6 +171,35 @@ fn a_resized_cache_starts_warm_after_a_close_and_after_a_crash() {
     });
 }
 
+/// A close does not wait for a resize, wherever that is, and the next start finds everything.
+#[test]
+fn a_cache_that_is_closed_while_it_is_resized_is_whole() {
+    let mut gave_up = 0;
+    for at in 0..150 {
+        let ended = run(async move |rt| {
+            let flash = slow_device(&rt, LARGE, Nanos::from_micros(10));
+            let bench = Bench::on(&rt, flash, &options()).await;
+            let cache = bench.open().await;
+            use_it(&cache, 0, 260).await;
+            let other = cache.clone();
+            let resizing = rt.spawn("a resize", async move { other.resize(SMALL).await });
+            rt.sleep(Nanos::from_micros(17 * at)).await;
+            cache.close().await.unwrap();
+            let ended = resizing.await.unwrap();
+            let cache = bench.open().await;
+            assert!(cache.stats().restart.clean, "closed after {at}");
+            check_all(&cache, 260).await;
+            cache.resize(SMALL).await.unwrap();
+            use_it(&cache, 260, 100).await;
+            drop(cache);
+            check_all(&bench.open().await, 360).await;
+            ended
+        });
+        gave_up += u32::from(ended.is_err());
+    }
+    assert!((20..150).contains(&gave_up), "{gave_up}");
+}
+
 #[test]
 fn sizes_that_cannot_be_change_nothing() {
     run(async |rt| {
