@@ -87,7 +87,8 @@ impl<D: BlockDevice + Clone + 'static> Core<D> {
             Ok(self.in_time(&member.name, member.write(place.unit, &bytes)).await??)
         };
         let LaneSpec { stream, main: area, .. } = &mut lanes[0];
-        let check: &dyn Fn() -> Result<(), LogError> = &|| Ok(());
+        // Whoever closes the log does not wait for the whole copy.
+        let check: &dyn Fn() -> Result<(), LogError> = &|| self.check_failed();
         let patience = None;
         let mut onto = Onto { member: &member, stream: *stream, area, write, check, patience };
         let copied = self.copy_most(&mut onto, self.first.get()).await?;

@@ -21,23 +21,23 @@ pub struct Geometry {
     pub chips: u32,
     /// Planes of a die: the pages of one row are programmed in one operation.
     ///
-    /// *Source*: data sheets of flash.
+    /// *Source*: DuraSSD: its example drive; ONFI: planes of a LUN.
     pub planes: u32,
     /// Blocks in a plane.
     ///
-    /// *Source*: data sheets of flash.
+    /// *Source*: ONFI: parameter page.
     pub blocks: u32,
     /// Pages in a block.
     ///
-    /// *Source*: data sheets of flash.
+    /// *Source*: ONFI: parameter page.
     pub pages: u32,
     /// Data bytes in a page.
     ///
-    /// *Source*: data sheets of flash.
+    /// *Source*: ONFI: parameter page.
     pub page_bytes: u32,
     /// Out-of-band bytes in a page.
     ///
-    /// *Source*: data sheets of flash.
+    /// *Source*: ONFI: parameter page.
     pub oob_bytes: u32,
 }
 

@@ -10,38 +10,38 @@ use tantalum_rt::Nanos;
 pub struct Timing {
     /// tR: a page from the cells into the register of its plane, µs.
     ///
-    /// *Source*: data sheets of flash.
+    /// *Source*: ONFI: parameter page, `tR`.
     pub read_us: u64,
     /// tPROG, µs.
     ///
-    /// *Source*: data sheets of flash.
+    /// *Source*: ONFI: parameter page, `tPROG`.
     pub program_us: u64,
     /// tBERS, µs.
     ///
-    /// *Source*: data sheets of flash.
+    /// *Source*: ONFI: parameter page, `tBERS`.
     pub erase_us: u64,
     /// Command and address cycles of one operation on the channel, ns.
     ///
-    /// *Source*: data sheets of flash.
+    /// *Source*: ONFI: command and address cycles; the values: own choice.
     pub command_ns: u64,
     /// Bandwidth of a channel, MB/s.
     ///
-    /// *Source*: data sheets of flash.
+    /// *Source*: ONFI: the speed of its interface.
     pub channel_mb_s: u64,
     /// tR by the place of a page in its wordline, µs: page `i` of a block takes entry `i` modulo the
     /// number of entries. Empty: all take `read_us`.
     ///
-    /// *Source*: data sheets of flash.
+    /// *Source*: MQSim: latencies by page type (LSB, CSB, MSB); the values of `qlc`: extrapolated.
     #[serde(default)]
     pub read_by_page_us: Vec<u64>,
     /// tPROG in the same way, µs: row `i` takes entry `i`; empty: all take `program_us`.
     ///
-    /// *Source*: data sheets of flash.
+    /// *Source*: MQSim: latencies by page type (LSB, CSB, MSB); the values of `qlc`: extrapolated.
     #[serde(default)]
     pub program_by_page_us: Vec<u64>,
     /// tR of a read over several planes, µs; 0: that of one page.
     ///
-    /// *Source*: data sheets of flash.
+    /// *Source*: the 3D TLC data sheet of `tlc-modern`.
     #[serde(default)]
     pub read_planes_us: u64,
     /// Pages of a word line that one pass programs in each plane (TLC: three). A page of the geometry
@@ -49,18 +49,19 @@ pub struct Timing {
     /// are spread evenly over them. They are read one at a time: a read takes tR for each of which
     /// it wants a sector.
     ///
-    /// *Source*: data sheets of flash.
+    /// *Source*: own choice: our reading of a 3D TLC data sheet.
     #[serde(default = "one_page")]
     pub pages_per_program: u32,
     /// Whether the planes of a die read independently of each other ("independent multi-plane read",
     /// iPR): up to one read in each plane at the same time. Programs and erases take the whole die.
     ///
-    /// *Source*: data sheets of flash.
+    /// *Source*: own choice, after parts with independent multi-plane reads (SanDisk, US patent
+    /// 10043558).
     #[serde(default)]
     pub independent_reads: bool,
     /// tR of a read of one 4 KiB sector ("snap read"), µs; 0: that of the whole page.
     ///
-    /// *Source*: data sheets of flash.
+    /// *Source*: the 3D TLC data sheet of `tlc-modern`.
     #[serde(default)]
     pub read_sector_us: u64,
     /// How many reads may go ahead of an operation that waits for its die; 0: the die works
@@ -72,12 +73,12 @@ pub struct Timing {
     /// The time to suspend a program for a read and to resume it, µs (all of it passes before the
     /// read begins); 0: not possible. Requires `read_priority`.
     ///
-    /// *Source*: usual of parts for NVMe drives.
+    /// *Source*: Wu and He (FAST 2012): suspended programs and erases; the times: own choice.
     #[serde(default)]
     pub suspend_program_us: u64,
     /// The same for an erase.
     ///
-    /// *Source*: usual of parts for NVMe drives.
+    /// *Source*: Wu and He (FAST 2012): suspended programs and erases; the times: own choice.
     #[serde(default)]
     pub suspend_erase_us: u64,
     /// How often one operation may be suspended.

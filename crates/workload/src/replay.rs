@@ -87,7 +87,7 @@ pub struct Playing {
     /// A flash cache before the row's device: the name of a `[cache.NAME]`. What is played on is
     /// the volume of both.
     ///
-    /// *Source*: FaCE.
+    /// *Source*: FaCE; its volume: own choice.
     #[serde(default)]
     pub cache: Option<String>,
     /// Only the requests of this device of the trace. Left out: all.

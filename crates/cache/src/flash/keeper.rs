@@ -203,6 +203,7 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> Core<F, S> {
     }
 
     /// Waits until no call is about to end the cache.
+    #[cfg(feature = "blocking")]
     pub async fn until_ended(&self) {
         drop(self.resize_turn.lock().await);
     }

@@ -21,11 +21,11 @@ pub struct DiskModel {
     pub block_bytes: u32,
     /// Capacity, blocks.
     ///
-    /// *Source*: data sheets of disks.
+    /// *Source*: data sheet of the Cheetah 15K.6 for `disk-15k6`; others: own choice.
     pub blocks: u64,
     /// Revolutions per minute.
     ///
-    /// *Source*: Ruemmler and Wilkes (IEEE Computer 1994); data sheets of disks.
+    /// *Source*: DuraSSD, FlashLogging and FaCE: their disks.
     pub rpm: u64,
     /// Blocks on a track.
     ///
@@ -43,21 +43,23 @@ pub struct DiskModel {
     pub skew_blocks: u64,
     /// A seek to the next cylinder before a read, µs.
     ///
-    /// *Source*: Ruemmler and Wilkes (IEEE Computer 1994); data sheets of disks.
+    /// *Source*: Ruemmler and Wilkes (IEEE Computer 1994); of `disk-15k6` from its data sheet,
+    /// others: own choice.
     pub seek_track_us: u64,
     /// A seek over all cylinders before a read, µs. The time of a shorter seek grows with the root
     /// of the distance.
     ///
-    /// *Source*: Ruemmler and Wilkes (IEEE Computer 1994); data sheets of disks.
+    /// *Source*: own choice; the root: Ruemmler and Wilkes (IEEE Computer 1994), for short seeks;
+    /// that it holds for all: own choice.
     pub seek_full_us: u64,
     /// A seek before a write takes so much longer, µs: the head must have settled on its track.
     ///
-    /// *Source*: own choice; of `disk-15k` fitted to DuraSSD.
+    /// *Source*: own choice; of `disk-15k` fitted to DuraSSD, of `disk-15k6` from its data sheet.
     #[serde(default)]
     pub write_settle_us: u64,
     /// Controller time of a command, µs.
     ///
-    /// *Source*: own choice.
+    /// *Source*: Ruemmler and Wilkes (IEEE Computer 1994); the values: own choice.
     pub command_us: u64,
     /// Whether the controller prepares a command as soon as it comes, while the arm is at work on
     /// others. Otherwise the arm waits for that before each job.
@@ -67,7 +69,7 @@ pub struct DiskModel {
     pub prepares_ahead: bool,
     /// Bandwidth of the interface, MB/s.
     ///
-    /// *Source*: data sheets of disks.
+    /// *Source*: SATA, SAS; the values: own choice.
     pub interface_mb_s: u64,
     /// Commands that may be outstanding.
     ///
@@ -76,12 +78,12 @@ pub struct DiskModel {
     /// Outstanding commands among which the arm chooses, the oldest; 0: all of them. A command counts
     /// once, however long it is.
     ///
-    /// *Source*: own choice.
+    /// *Source*: own choice; of `disk-15k6` fitted to FaCE.
     #[serde(default)]
     pub queue_window: usize,
     /// The write cache, KiB.
     ///
-    /// *Source*: data sheets of disks.
+    /// *Source*: DuraSSD: 16 MB; of `disk-15k6` from its data sheet.
     pub cache_kib: u64,
     /// Whether it is on.
     ///
@@ -90,7 +92,7 @@ pub struct DiskModel {
     /// Cached writes among which the arm chooses, the oldest. A write counts once, however long it
     /// is.
     ///
-    /// *Source*: own choice; of `disk-15k` fitted to DuraSSD.
+    /// *Source*: own choice; of `disk-15k` fitted to DuraSSD, of `disk-15k6` to FaCE.
     pub cache_window: usize,
     /// A command that has waited this long, ms, goes first; so does the oldest cached write when it
     /// has been the oldest for so long.

@@ -50,7 +50,7 @@ pub struct Design {
 pub struct WearDesign {
     /// Erase cycles of a unit. After these it cannot be erased any more.
     ///
-    /// *Source*: data sheets of flash.
+    /// *Source*: ONFI: parameter page, block endurance.
     pub endurance: u32,
     /// Erase counts of the units of a die that differ by so many are too far apart: cold
     /// data are moved then, so that their units wear too (static wear levelling). 0: off.
@@ -68,7 +68,7 @@ pub struct SpaceDesign {
     /// provisioned: it promises more than its raw flash (−50: twice of it), and refuses new data
     /// when what is live would leave too little for collection.
     ///
-    /// *Source*: the usual definition; below 0: own choice.
+    /// *Source*: (physical − user) / user, as vendors of drives define it; below 0: own choice.
     pub over_provisioning: f64,
     /// Of a thinly provisioned drive: erase units that live data never fill, for collection and
     /// for those that go bad, in per cent of those that they may fill.
@@ -82,7 +82,8 @@ pub struct SpaceDesign {
     pub collect_below: u32,
     /// How it chooses what to collect.
     ///
-    /// *Source*: `cost-benefit`: Rosenblum and Ousterhout (SOSP 1991).
+    /// *Source*: greedy and cost-benefit: Rosenblum and Ousterhout (SOSP 1991); the cost 2u:
+    /// Kawaguchi et al. (USENIX 1995).
     #[serde(default)]
     pub collector: Collector,
     /// While the host is idle, a die collects until it has this many free erase units. 0: it does
@@ -113,7 +114,7 @@ pub enum Collector {
     /// The fewest valid sectors.
     #[default]
     Greedy,
-    /// The most free space for its cost, weighed with its age (Rosenblum and Ousterhout).
+    /// The most free space for its cost, weighed with its age (Rosenblum and Ousterhout; Kawaguchi et al.).
     CostBenefit,
 }
 
@@ -128,22 +129,25 @@ pub struct LinkDesign {
     /// Bandwidth at which data of the host get from the link through the controller into the
     /// buffer, MB/s, if that is less than the link's. 0: it is not less.
     ///
-    /// *Source*: own choice; times are fitted to DuraSSD's table.
+    /// *Source*: own choice; fitted where the preset says so, to DuraSSD's table, to FaCE or to
+    /// data sheets.
     #[serde(default)]
     pub write_mb_s: u64,
     /// Time a command occupies the link beside its data, ns.
     ///
-    /// *Source*: own choice; times are fitted to DuraSSD's table.
+    /// *Source*: own choice; fitted where the preset says so, to DuraSSD's table, to FaCE or to
+    /// data sheets.
     pub occupancy_ns: u64,
     /// Time a command takes beside that, which overlaps with others, ns.
     ///
-    /// *Source*: own choice; times are fitted to DuraSSD's table.
+    /// *Source*: own choice; fitted where the preset says so, to DuraSSD's table, to FaCE or to
+    /// data sheets.
     pub latency_ns: u64,
     /// Time that each 4 KiB of a command's data take beside the link (the controller, DMA), ns. The
     /// 4 KiB of a row (planes × page) come one after the other. The rows of a command overlap, and
     /// so do commands.
     ///
-    /// *Source*: own choice; times are fitted to DuraSSD's table.
+    /// *Source*: own choice; fitted to DuraSSD's table where the preset says so.
     #[serde(default)]
     pub page_ns: u64,
     /// Time that each extent of an atomic group occupies the link beside its data (its descriptor is
@@ -165,7 +169,7 @@ pub struct LinkDesign {
     /// at most as many blocks as it may have sectors. Such a drive keeps bytes, not stamps. Not with
     /// `cache.shear_bytes` below 4096.
     ///
-    /// *Source*: 512e of ATA.
+    /// *Source*: Advanced Format (512e); 1024 and 2048: own choice.
     #[serde(default = "whole_pages")]
     pub logical_bytes: u32,
     /// Commands that may be outstanding.
@@ -221,7 +225,8 @@ pub enum ForcedAccess {
 pub struct CacheDesign {
     /// What it promises.
     ///
-    /// *Source*: DuraSSD: `protected`, against `volatile` and `off`; `through`: own choice.
+    /// *Source*: DuraSSD: `protected`, against `volatile` and `off`; `through`: SpartanSSD, its
+    /// Baseline.
     pub mode: CacheMode,
     /// Its size, KiB.
     ///
@@ -234,7 +239,8 @@ pub struct CacheDesign {
     pub atomic_unit_kib: u32,
     /// What a flush does.
     ///
-    /// *Source*: DuraSSD, section 3.3: `order`, beside `drain`; `ignore`: own choice.
+    /// *Source*: DuraSSD: `drain`, and `order`, which it names and does not build; `ignore`: own
+    /// choice.
     pub flush: FlushMode,
     /// What a write with forced unit access waits for. It makes no difference where the cache is
     /// protected or off.
@@ -377,7 +383,7 @@ pub struct AtomicDesign {
     pub outstanding_kib: u32,
     /// How a drive without a protected cache knows that a group is whole.
     ///
-    /// *Source*: Beyond Block I/O, section 3: `flag`; `record`: own choice.
+    /// *Source*: Beyond Block I/O: `flag`; `record`: own choice.
     pub scheme: GroupScheme,
 }
 
@@ -415,15 +421,15 @@ fn default_ranges() -> u32 {
 pub struct FirmwareDesign {
     /// Firmware time of a write with the cache off, µs.
     ///
-    /// *Source*: own choice; times are fitted to DuraSSD's table.
+    /// *Source*: own choice; fitted to DuraSSD's table where the preset says so.
     pub through_us: u64,
     /// Firmware time of a flush that finds something to program, µs.
     ///
-    /// *Source*: own choice; times are fitted to DuraSSD's table.
+    /// *Source*: own choice; fitted to DuraSSD's table where the preset says so.
     pub flush_us: u64,
     /// Firmware time of storing the map because the host waits for it, µs.
     ///
-    /// *Source*: own choice; times are fitted to DuraSSD's table.
+    /// *Source*: own choice; fitted to DuraSSD's table where the preset says so.
     pub map_us: u64,
 }
 

@@ -512,7 +512,7 @@ struct FlashCache {
     page_bytes: u32,
     /// Frames of a batch.
     ///
-    /// *Source*: FaCE.
+    /// *Source*: FaCE: batches, of 64 or 128 pages; so few: own choice.
     frames: u32,
     /// Write-through. False: write-back.
     ///

@@ -86,7 +86,7 @@ pub struct Experiment {
     pub append: BTreeMap<String, AppendJob>,
     /// Database engines as models of their pages, by name. A row's `workload` may name them.
     ///
-    /// *Source*: DuraSSD, section 4; MySQL 5.7.
+    /// *Source*: DuraSSD: its databases; the source of MySQL 5.6 and 5.7.
     #[serde(default)]
     pub engine: BTreeMap<String, EngineJob>,
     /// Logs of engines over several devices, by name. An engine's `log` may name them.

@@ -91,7 +91,7 @@ pub struct RunParameters {
     pub page_bytes: u32,
     /// Pages in the cache of each connection.
     ///
-    /// *Source*: SQLite: `cache_size`.
+    /// *Source*: SQLite: `cache_size`; 100 pages: own choice.
     pub cache_pages: u32,
     /// Share of the recoveries in which the power is cut again, per cent.
     ///

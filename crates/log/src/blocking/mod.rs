@@ -49,6 +49,7 @@
 //!    another device. Once writing again elsewhere has paid, the thread of the log does all writes.
 
 mod front;
+mod listener;
 #[cfg(all(test, loom))]
 mod model;
 mod records;
@@ -64,6 +65,7 @@ use crate::{
     OpenOptions,
 };
 use front::Front;
+use listener::Listener;
 use std::any::Any;
 use std::fmt::Debug;
 use std::io;
@@ -322,7 +324,8 @@ impl BlockingLog {
     }
 
     /// From now on the thread of the log calls `listener` with each durable LSN, or the last of
-    /// several, until that breaks; and once with an error when the log ends. A listener must not
+    /// several, until that breaks; and once with an error when the log ends (also if this call
+    /// returns that error). A listener must not
     /// wait, and must not hold a clone of the log, which would never end then. If it panics the
     /// log fails. A channel may be the listener:
     /// `move |lsn| sender.send(lsn).map_or(ControlFlow::Break(()), ControlFlow::Continue)`.
@@ -334,7 +337,8 @@ impl BlockingLog {
         listener: impl FnMut(Result<Lsn, LogError>) -> ControlFlow<()> + Send + 'static,
     ) -> Result<(), LogError> {
         // What becomes durable from now on is news, also before the thread takes the letter.
-        let letter = Letter::Subscribe(self.durable(), Box::new(listener));
+        let listener = Listener::new(self.handle.front.clone(), listener);
+        let letter = Letter::Subscribe(self.durable(), listener);
         match self.handle.calls.tell(letter) {
             true => Ok(()),
             false => Err(self.handle.front.why_closed()),

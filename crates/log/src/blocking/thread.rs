@@ -6,6 +6,7 @@
 //! 3. It ends with the log when that is closed, once its listeners have been told.
 
 use super::front::{Front, Rules, Time};
+use super::listener::Listener;
 use super::{BlockingError, BlockingOptions};
 use crate::core::Core;
 use crate::member::Member;
@@ -15,7 +16,6 @@ use crate::{Log, LogDevice, LogError, LogStats, Lsn, OneCopy, OpenError, Record}
 use std::any::Any;
 use std::cell::Cell;
 use std::future::poll_fn;
-use std::ops::ControlFlow;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -37,9 +37,6 @@ const PIECE: usize = 256 << 10;
 pub(super) type Piece = Result<Vec<Record>, LogError>;
 /// A reader asks for more.
 pub(super) type More = Sender<Piece>;
-/// Is told of every durable LSN, or of the end, until it breaks.
-pub(super) type Listener =
-    Box<dyn FnMut(Result<Lsn, LogError>) -> ControlFlow<()> + Send + 'static>;
 
 /// A device that is being made: a [`LogDevice`] of the kind that the log has.
 pub(super) type Made = Pin<Box<dyn Future<Output = Result<Box<dyn Any>, BlockingError>>>>;
@@ -205,8 +202,7 @@ async fn answer<D: BlockDevice + Clone + 'static>(
             loop {
                 let next = log.next_durable(seen).await;
                 seen = next.as_ref().map_or(seen, |lsn| *lsn);
-                let ended = next.is_err();
-                if listener(next).is_break() || ended {
+                if !listener.tell(next) {
                     break;
                 }
             }

@@ -200,6 +200,29 @@ fn a_listener_hears_of_what_is_durable_after_the_call() {
     assert_eq!(lsns.recv().unwrap().unwrap(), at.end);
 }
 
+/// Once a listener whose letter lay in the inbox when the log was closed never heard of the end.
+#[test]
+fn a_listener_that_comes_while_the_log_is_closed_hears_of_the_end() {
+    for _ in 0..200 {
+        let log = in_memory(200, OpenOptions::default(), |_| {}).unwrap();
+        let (told, news) = channel();
+        let other = log.clone();
+        let subscribes = thread::spawn(move || {
+            for _ in 0..4 {
+                let told = told.clone();
+                let tell = move |news: Result<Lsn, LogError>| {
+                    let _ = told.send(news.is_err());
+                    ControlFlow::Continue(())
+                };
+                let _ = other.subscribe(tell);
+            }
+        });
+        log.close().unwrap();
+        subscribes.join().unwrap();
+        assert_eq!(news.iter().filter(|ended| *ended).count(), 4);
+    }
+}
+
 #[test]
 fn a_panic_in_the_thread_is_an_error_of_every_call() {
     let log = in_memory(4096, OpenOptions::default(), |_| {}).unwrap();

@@ -111,19 +111,19 @@ pub struct Elevator {
     pub depth: Option<u32>,
     /// A read that has waited this long begins the next batch of reads, ms.
     ///
-    /// *Source*: Linux: `deadline`.
+    /// *Source*: Linux: `deadline`, `read_expire`.
     pub read_expire_ms: u64,
     /// A write that has waited this long begins the next batch of writes, ms.
     ///
-    /// *Source*: Linux: `deadline`.
+    /// *Source*: Linux: `deadline`, `write_expire`.
     pub write_expire_ms: u64,
     /// Commands of a batch, at most.
     ///
-    /// *Source*: Linux: `deadline`.
+    /// *Source*: Linux: `deadline`, `fifo_batch`.
     pub batch: u32,
     /// Batches of reads that may go before writes that wait.
     ///
-    /// *Source*: Linux: `deadline`.
+    /// *Source*: Linux: `deadline`, `writes_starved`.
     pub writes_starved: u32,
 }
 

@@ -37,7 +37,7 @@ pub struct Fsync {
     /// two blocks of the journal, one with changes and one that commits them. Both are sent
     /// together with forced unit access. 0: no journal.
     ///
-    /// *Source*: own choice; fitted to DuraSSD's table.
+    /// *Source*: Linux: time stamps have the kernel's tick; fitted to DuraSSD's table.
     pub tick_ms: u64,
     /// Place of the journal as a share of the device.
     ///
@@ -150,7 +150,7 @@ pub struct Job {
     /// with its defaults. `"none"`: all commands are sent at once. Left out: `{}` for disks,
     /// `"none"` for other devices.
     ///
-    /// *Source*: Linux: `deadline`.
+    /// *Source*: Linux: `deadline`; for which devices: own choice.
     pub elevator: Sorting,
     /// Share of the device that is used, from its start.
     ///

@@ -60,7 +60,7 @@ pub struct AppendTreeJob {
     pub documents: u64,
     /// Zipfian exponent of their popularity.
     ///
-    /// *Source*: Cooper et al. (SoCC 2010).
+    /// *Source*: YCSB, its public release: `ZIPFIAN_CONSTANT`.
     pub theta: f64,
     /// Share of updates among the operations. The others read.
     ///

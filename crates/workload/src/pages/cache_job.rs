@@ -25,7 +25,8 @@ pub struct CacheJob {
     /// these a cut loses the directory: what only flash has is written back when the engine is
     /// judged.
     ///
-    /// *Source*: FaCE: `gsc` and `mvfifo`, beside `lc`, `tac` and Bcache; the others: own choice.
+    /// *Source*: FaCE: `gsc` and `mvfifo`, beside `lc`, `tac` and Bcache; `s3-fifo`: Yang et al.
+    /// (SOSP 2023); `sieve`: Zhang et al. (NSDI 2024); `lru`, `clock`: textbooks.
     pub policy: String,
     /// Dirty pages go to the slow drive when they leave flash (`back`), or when they leave the pool
     /// (`through`).

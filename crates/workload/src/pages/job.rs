@@ -75,7 +75,7 @@ pub struct EngineJob {
     /// Granularity of a file's time stamps, ms. The first write to a file in a tick changes them,
     /// and the file's next fsync commits the journal of the file system. 0: no commit (fdatasync).
     ///
-    /// *Source*: own choice.
+    /// *Source*: Linux: time stamps have the kernel's tick; 10 ms: own choice.
     pub tick_ms: u64,
     /// Whether each table, and each partition of one, is a file (`innodb_file_per_table`). A batch
     /// of pages then ends with an fsync of each file that it wrote to, one after another.
@@ -88,7 +88,7 @@ pub struct EngineJob {
     pub clients: u32,
     /// Processor cores.
     ///
-    /// *Source*: own choice.
+    /// *Source*: DuraSSD: its machine has 32; the default: own choice.
     pub cores: u32,
     /// Processor time of a transaction, µs.
     ///
@@ -130,7 +130,8 @@ pub struct EngineJob {
     pub cache: Option<String>,
     /// Which page leaves the pool next.
     ///
-    /// *Source*: `lru`: InnoDB; `clock`: PostgreSQL.
+    /// *Source*: `lru`: InnoDB; `clock`: after PostgreSQL, whose usage count goes up to 5; one
+    /// mark: own choice.
     pub replacement: Order,
     /// Seconds between checkpoints, each of which writes all pages that changed before. 0: a
     /// checkpoint whenever it moves far enough in the log.
@@ -154,12 +155,13 @@ pub struct EngineJob {
     pub instances: u32,
     /// Page cleaners. Each goes through all instances, one after another.
     ///
-    /// *Source*: MySQL 5.7: `innodb_page_cleaners`.
+    /// *Source*: MySQL 5.7: `innodb_page_cleaners`, which share the instances; that each goes
+    /// through all: own choice.
     pub cleaners: u32,
     /// Pages that a cleaner takes off the tail of the LRU list at a time. It frees clean ones and
-    /// writes the others together (the chunk of 100 in MySQL's `buf_flush_LRU_tail`).
+    /// writes the others together (the chunk of 100 in MySQL 5.6's `buf_flush_LRU_tail`).
     ///
-    /// *Source*: MySQL 5.7: `buf_flush_LRU_tail`.
+    /// *Source*: MySQL 5.6: `buf_flush_LRU_tail`, chunks of 100; later versions have no chunks.
     pub batch_pages: u32,
     /// Pages at the tail of an instance's LRU list that a cleaner looks at in a turn, and free
     /// frames that it tries to keep there.
@@ -168,17 +170,17 @@ pub struct EngineJob {
     pub lru_depth: u32,
     /// Time between turns of a cleaner that is not called, ms.
     ///
-    /// *Source*: MySQL 5.7: the page cleaner.
+    /// *Source*: MySQL 5.7: `page_cleaner`, once a second.
     pub cleaner_ms: f64,
     /// Whether a reader without a clean frame writes one page itself (as in InnoDB). Otherwise it
     /// waits for a cleaner.
     ///
-    /// *Source*: MySQL 5.7.
+    /// *Source*: MySQL 5.7: `buf_flush_single_page_from_LRU`.
     pub single_page_flush: bool,
     /// Whether a reader without a clean frame also wakes a cleaner (MySQL from 5.7 on). Otherwise
     /// cleaners work by their clock alone (5.6).
     ///
-    /// *Source*: MySQL 5.6 and 5.7.
+    /// *Source*: MySQL 5.7: `buf_LRU_get_free_block` sets `buf_flush_event`; 5.6 does not.
     pub wake_cleaner: bool,
     /// Transactions before the measurement.
     ///

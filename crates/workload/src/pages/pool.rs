@@ -39,7 +39,8 @@ pub enum Order {
     /// The least recently used, of those that were used once or not lately (InnoDB).
     #[default]
     Lru,
-    /// CLOCK: the next one that was not used since the hand passed it (PostgreSQL).
+    /// CLOCK: the next one that was not used since the hand passed it (as PostgreSQL, with
+    /// one mark instead of a count).
     Clock,
 }
 

@@ -41,7 +41,7 @@ const NAMES: u64 = 1000;
 pub struct TpccScale {
     /// Warehouses. With one warehouse nothing is remote.
     ///
-    /// *Source*: TPC-C, revision 5.11, clause 4.3.
+    /// *Source*: TPC-C, revision 5.11, clause 4.2.
     pub warehouses: u64,
     /// Items, each with stock in each warehouse. The standard has 100,000.
     ///

@@ -207,7 +207,7 @@ pub fn add_sources(text: &mut String) {
     );
     for (name, preset) in drives().texts.iter().chain(DISKS).chain(SAMPLED_DEVICES) {
         let _ = writeln!(text, "\n### {name}\n\n{}\n", sources::about(preset));
-        text.push_str("| of | value | source |\n|---|---|---|\n");
+        text.push_str("| of | value | source or note |\n|---|---|---|\n");
         for (of, value, source) in sources::sources(preset) {
             let value = if value.is_empty() { value } else { format!("`{value}`") };
             let _ = writeln!(text, "| `{of}` | {value} | {} |", source.replace('|', "\\|"));

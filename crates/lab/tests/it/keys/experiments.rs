@@ -204,7 +204,7 @@ fn of_experiments() -> Vec<Section> {
             "`buffered` of a job",
             "`call_ns` and `fsync_ns` are fitted to a host of 2010\n\
              (`experiments/atomic-latency.toml`), `page_ns` is an own estimate. The other defaults \
-             are\nLinux's, for a cache of 1 GiB.",
+             are\nthose of Linux before 4.3, for a cache of 1 GiB.",
             (BUFFERED, "Buffered"),
             &["job", "w", "buffered"],
             (job, ""),

@@ -1,7 +1,8 @@
 //! A lost device is replaced while the log runs.
 
 use super::running::{
-    Device, after_a_cut, commit_many, count, device, make, named, options, power_cycle, run,
+    Device, after_a_cut, commit_many, count, device, device_of, make, named, options, power_cycle,
+    run,
 };
 use tantalum_device::{Block, BlockDevice, CommandKind, Data, DataMut, Durability};
 use tantalum_log::{
@@ -100,6 +101,43 @@ fn a_replacement_that_nobody_waits_for_is_carried_out() {
         }));
     }
     assert!(given_up > 20, "{given_up}");
+}
+
+/// Nothing is written to the new device after the close, and only what takes part is needed.
+#[test]
+fn a_log_that_is_closed_ends_a_replacement_first() {
+    let mut ended = 0;
+    for part in 0..40 {
+        ended += u64::from(run(async move |rt| {
+            let (mut devices, log) = without_a_device(&rt).await;
+            for _ in 0..400 {
+                log.append(&[5; 300]).await.unwrap();
+            }
+            log.flush().await.unwrap();
+            let records = count(&log).await;
+            // The copy takes longer than any single answer may.
+            let (new, other) = (device_of(&rt, 8, Nanos::from_millis(4)), log.clone());
+            let onto = only(&new);
+            let replaced =
+                rt.spawn("a replacement", async move { other.replace(0, onto, false).await });
+            rt.sleep(Nanos::from_millis(part)).await;
+            log.close().await.unwrap();
+            let before = new.inner.inner().bytes_written();
+            let replaced = replaced.await.unwrap();
+            rt.sleep(Nanos::from_secs(1)).await;
+            assert_eq!(new.inner.inner().bytes_written(), before, "{part}");
+            match &replaced {
+                Ok(()) => devices[0] = new,
+                Err(LogError::Failed(_)) => drop(devices.remove(0)),
+                Err(e) => panic!("{part}: {e}"),
+            }
+            let options = OpenOptions { degraded: true, ..options() };
+            let log = Log::open(&rt, named(&devices), options).await.unwrap();
+            assert_eq!(count(&log).await, records, "{part}");
+            replaced.is_err()
+        }));
+    }
+    assert!(ended > 20, "{ended}");
 }
 
 /// Once a new device that did not answer kept the checkpoint where it was for ever, and at last held

@@ -15,6 +15,11 @@ use tantalum_rt::{Nanos, Rt, Runtime};
 pub type Device = Slow<Faults<RamDevice>>;
 
 pub fn device(rt: &Rt, i: usize) -> Device {
+    device_of(rt, i, Nanos::from_micros(100))
+}
+
+/// A device that takes so long for each command.
+pub fn device_of(rt: &Rt, i: usize, command: Nanos) -> Device {
     let caps = Caps {
         block_size: 512,
         atomic_unit: 512,
@@ -23,7 +28,7 @@ pub fn device(rt: &Rt, i: usize) -> Device {
         ..Caps::power_safe(1024, Payload::Bytes)
     };
     let options = RamOptions {
-        command: Nanos::from_micros(100),
+        command,
         jitter: Nanos::from_micros(20),
         stream: format!("device {i}"),
         ..RamOptions::new(caps)

@@ -43,11 +43,11 @@ pub struct Buffered {
     pub writeback_ms: u64,
     /// Pages of 4 KiB in a command of write-back, at most.
     ///
-    /// *Source*: Linux.
+    /// *Source*: Linux before 4.3: `max_sectors_kb`, 512.
     pub command_pages: u64,
     /// Commands of write-back at the device, at most.
     ///
-    /// *Source*: Linux.
+    /// *Source*: Linux: `nr_requests`, 128.
     pub depth: u64,
 }
 
