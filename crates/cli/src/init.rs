@@ -72,9 +72,9 @@ mod tests {
     /// A question of a line has an answer of a few lines, which says how it is asked.
     #[test]
     fn each_is_short_and_names_its_command() {
-        for start in [&RUN, &CRASH, &SEARCH] {
+        for (start, most) in [(&RUN, 15), (&CRASH, 21), (&SEARCH, 21)] {
             let of_toml = start.text.lines().filter(|l| !l.is_empty() && !l.starts_with('#'));
-            assert!(of_toml.count() <= 24, "{}", start.command);
+            assert!(of_toml.count() <= most, "{}", start.command);
             let (text, command) = start.of("mine.toml");
             assert!(text.contains(&command) && !text.contains("FILE"), "{text}");
         }

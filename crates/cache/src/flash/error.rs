@@ -62,6 +62,15 @@ pub enum OpenError {
         "the flash device and the slow store belong to different caches: name those of one cache"
     )]
     OtherStore,
+    /// The label of this cache is elsewhere on the slow device.
+    #[error(
+        "the slow device has the label of this cache at its {is}, where this volume does not look: \
+         use `label = \"{is}\"` in its description"
+    )]
+    LabelElsewhere {
+        /// `begin` or `end`.
+        is: &'static str,
+    },
     /// The slow store is newer than the cache.
     #[error(
         "the slow store is at epoch {slow} of the cache and the flash device at {flash}: the store \

@@ -277,7 +277,8 @@ pub(crate) async fn replace<F: BlockDevice, S: SlowStore>(
 }
 
 /// From a time of write-back on the label says that the store lacks pages. With write-through it has
-/// all of them when every dirty page is clean, and says so when this returns.
+/// all of them when every dirty page is clean, and says so when this returns. While the store refuses
+/// a page that is tried with patience.
 pub(crate) async fn complete<F: BlockDevice + 'static, S: SlowStore + 'static>(
     core: &Rc<Core<F, S>>,
 ) -> Result<(), CacheError> {
@@ -285,7 +286,7 @@ pub(crate) async fn complete<F: BlockDevice + 'static, S: SlowStore + 'static>(
     if core.mode == Mode::Back || !lacks {
         return Ok(());
     }
-    core.clean_all(&|| false).await?;
+    core.clean_patiently().await?;
     let _keeper = core.keeper_turn.lock().await;
     core.write_heads(|_, label| {
         if let Some(label) = label {

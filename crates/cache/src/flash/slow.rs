@@ -13,6 +13,37 @@ pub(crate) const LABEL_BYTES: usize = COPIES[1] as usize + HEAD_BYTES;
 ///
 /// Reads see what was written before. The cache never has two writes of one page under way, and
 /// none of a page that is forgotten.
+///
+/// ```
+/// use std::cell::RefCell;
+/// use tantalum_cache::flash::SlowStore;
+/// use tantalum_device::IoError;
+///
+/// /// Pages of 4 KiB in memory, which nothing survives.
+/// struct Memory(RefCell<Vec<u8>>);
+///
+/// impl SlowStore for Memory {
+///     fn pages(&self) -> u64 {
+///         self.0.borrow().len() as u64 / 4096
+///     }
+///
+///     async fn read(&self, page: u64, buf: &mut [u8]) -> Result<(), IoError> {
+///         let at = page as usize * 4096;
+///         buf.copy_from_slice(&self.0.borrow()[at..at + buf.len()]);
+///         Ok(())
+///     }
+///
+///     async fn write(&self, first: u64, data: &[u8]) -> Result<(), IoError> {
+///         let at = first as usize * 4096;
+///         self.0.borrow_mut()[at..at + data.len()].copy_from_slice(data);
+///         Ok(())
+///     }
+///
+///     async fn flush(&self) -> Result<(), IoError> {
+///         Ok(())
+///     }
+/// }
+/// ```
 #[allow(async_fn_in_trait)] // One thread: no future here has to be Send.
 pub trait SlowStore {
     /// How many pages there are: their numbers are below.

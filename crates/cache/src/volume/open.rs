@@ -92,6 +92,19 @@ async fn refuse_label<D: BlockDevice + 'static>(
     }
 }
 
+/// That the label of this cache is at the other end of the slow device, if it is.
+async fn elsewhere<F: BlockDevice + 'static, D: BlockDevice + 'static>(
+    flash: &F,
+    slow: D,
+    options: &VolumeOptions,
+) -> Option<OpenError> {
+    let (adopts, is) = if options.adopts { (false, "begin") } else { (true, "end") };
+    let other = store_on(slow, &VolumeOptions { adopts, ..options.clone() }).ok()?;
+    let label = FlashCache::<F, _>::describe_store(&other).await.ok()??;
+    let cache = FlashCache::<F, DeviceStore<D>>::describe(flash).await.ok()?;
+    (cache.cache == label.cache).then_some(OpenError::LabelElsewhere { is })
+}
+
 /// Starts the volume. Says whether a new cache has taken the place of a lost one.
 pub(crate) async fn open<F: BlockDevice + Clone + 'static, D: BlockDevice + Clone + 'static>(
     rt: &Rt,
@@ -102,7 +115,7 @@ pub(crate) async fn open<F: BlockDevice + Clone + 'static, D: BlockDevice + Clon
     let VolumeOptions { format, cache, .. } = options;
     check_payload(&flash, FLASH)?;
     let caps = caps(slow.clone(), options)?;
-    let store = store_on(slow, options)?;
+    let store = store_on(slow.clone(), options)?;
     // What reads see there survives.
     store.flush().await.map_err(VolumeError::slow)?;
     let cache = OpenOptions {
@@ -117,6 +130,10 @@ pub(crate) async fn open<F: BlockDevice + Clone + 'static, D: BlockDevice + Clon
         Err(OpenError::NoCache) => {
             replace(rt, &flash, &store, format).await?;
             (open().await?, true)
+        }
+        Err(OpenError::OtherStore) => {
+            let elsewhere = elsewhere(&flash, slow, options).await;
+            return Err(elsewhere.unwrap_or(OpenError::OtherStore).into());
         }
         opened => (opened?, false),
     };

@@ -201,6 +201,14 @@ fn an_adopted_device_keeps_its_data_in_place() {
     assert_eq!(serving.stop().0, Some(0));
     assert!(cache("check", &[&at], 0).0.contains("all is well"));
     cache("inspect", &[&at], 0);
+    // Whoever looks for the label at the wrong end is told where it is.
+    let text = std::fs::read_to_string(&at).expect("a description");
+    let wrong = text.replace("label = \"end\"", "label = \"begin\"");
+    assert_ne!(text, wrong);
+    std::fs::write(&at, wrong).expect("written");
+    let said = cache("scrub", &[&at], 1).1;
+    assert!(said.contains("use `label = \"end\"`") && said.lines().count() == 1, "{said}");
+    std::fs::write(&at, text).expect("written");
     let said = cache("detach", &[&at], 0).0;
     assert!(said.contains("from its byte 0 on"), "{said}");
     let now = std::fs::read(&slow).expect("the slow device");

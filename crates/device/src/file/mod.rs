@@ -91,6 +91,31 @@ impl FileSettings {
 
 /// A file or block device as a device, and the box around it. Cheap to clone: a handle to one
 /// file on one link.
+///
+/// ```
+/// use tantalum_device::{Block, BlockDevice, Data, DataMut, Durability, File, FileSettings};
+/// use tantalum_rt::Runtime;
+/// use tantalum_rt::wall::WallOptions;
+///
+/// let path = std::env::temp_dir().join(format!("tantalum-file-doc-{}", std::process::id()));
+/// # let at = path.clone();
+/// let mut runtime = Runtime::wall_time(1, WallOptions::default())?;
+/// let rt = runtime.handle();
+/// runtime.block_on(async move {
+///     // Without direct I/O, since not every file system of temporary files has that.
+///     let settings = FileSettings { buffered: true, ..FileSettings::default() };
+///     let file = File::create(&rt, &path, 1 << 20, &settings).await?;
+///     let size = file.caps().block_size as usize;
+///     // It survives a power loss when this returns.
+///     file.write(Block(7), Data::Bytes(&vec![42; size]), Durability::Fua).await?;
+///     let mut block = vec![0; size];
+///     file.read(Block(7), DataMut::Bytes(&mut block)).await?;
+///     assert_eq!(block, vec![42; size]);
+///     Ok::<_, Box<dyn std::error::Error>>(())
+/// })??;
+/// # std::fs::remove_file(at)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone)]
 pub struct File {
     inner: Rc<Inner>,

@@ -325,10 +325,32 @@ impl BlockingLog {
 
     /// From now on the thread of the log calls `listener` with each durable LSN, or the last of
     /// several, until that breaks; and once with an error when the log ends (also if this call
-    /// returns that error). A listener must not
-    /// wait, and must not hold a clone of the log, which would never end then. If it panics the
-    /// log fails. A channel may be the listener:
-    /// `move |lsn| sender.send(lsn).map_or(ControlFlow::Break(()), ControlFlow::Continue)`.
+    /// returns that error). A listener must not wait, and must not hold a clone of the log, which
+    /// would never end then. If it panics the log fails. A channel may be the listener:
+    ///
+    /// ```
+    /// # use std::ops::ControlFlow;
+    /// # use std::sync::mpsc::channel;
+    /// # use tantalum_log::{BlockingLog, BlockingOptions, CreateOptions};
+    /// # let name = format!("tantalum-log-listener-{}", std::process::id());
+    /// # let file = std::env::temp_dir().join(name);
+    /// # let _ = std::fs::remove_file(&file);
+    /// # let options = BlockingOptions::default();
+    /// # BlockingLog::make_file(&file, 16 << 20, &options)?;
+    /// # BlockingLog::create(&[&file], None, &CreateOptions::default(), &options)?;
+    /// # let log = BlockingLog::open(&[&file], options)?;
+    /// let (sender, news) = channel();
+    /// log.subscribe(move |lsn| {
+    ///     sender.send(lsn).map_or(ControlFlow::Break(()), ControlFlow::Continue)
+    /// })?;
+    /// let record = log.append(b"record")?;
+    /// log.flush()?;
+    /// // Another thread learns that everything before this is durable.
+    /// assert_eq!(news.recv()??, record.end);
+    /// # log.close()?;
+    /// # std::fs::remove_file(&file)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// [`LogError::Failed`] if the thread has ended.

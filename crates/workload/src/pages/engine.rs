@@ -15,7 +15,9 @@ use super::pool::InstanceId;
 use super::storage::{
     After, CacheCounts, ColdEnd, LogCounts, LogStore, PageStore, PageVersion, PullKind, StoreCounts,
 };
-use super::{EngineJob, FrameId, Journal, LOADED, Lsn, Mix, PageNo, Pool, Record};
+use super::{
+    Change, EngineJob, FrameId, Journal, LOADED, Lsn, Mix, PageNo, PageWrites, Pool, Record,
+};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -418,7 +420,10 @@ impl<P: PageStore, L: LogStore> Engine<P, L> {
                 continue;
             }
             let mut pool = self.pool.borrow_mut();
-            let (begin, end) = self.log.append(page, pool.content(f).1, bytes);
+            let logs = self.job.double_write == PageWrites::Logged && !pool.is_dirty(f);
+            let image = if logs { self.job.page_bytes } else { 0 };
+            let before = pool.content(f).1;
+            let (begin, end) = self.log.append(Change { page, before, bytes, image });
             if end >= LSN_END {
                 return Err(EngineError::LogSpent);
             }
@@ -429,7 +434,7 @@ impl<P: PageStore, L: LogStore> Engine<P, L> {
 
     /// Redoes a record; the one before it ended at `begin`. Returns whether it changed the page.
     pub(super) async fn redo(&self, record: &Record, begin: Lsn) -> Result<bool, EngineError> {
-        let Record { page, before, end } = *record;
+        let Record { page, before, end, .. } = *record;
         let f = self.get(page, true).await?;
         let mut pool = self.pool.borrow_mut();
         let lsn = pool.content(f).1;

@@ -10,7 +10,7 @@
 //! 4. Clients wait for room before the flash log does: it counts as full when few of its sections
 //!    are left.
 
-use super::journal::{Journal, Record};
+use super::journal::{Change, Journal, Record};
 use super::storage::{LogCounts, LogStore};
 use super::window::{LogWindow, MAX_RECORD};
 use super::{JobError, Lsn, PageNo};
@@ -350,10 +350,12 @@ impl<D: BlockDevice + Clone + 'static> LogStore for FlashRedo<D> {
     }
 
     /// The record has at most 4,096 bytes.
-    fn append(&self, page: PageNo, before: Lsn, bytes: u32) -> (Lsn, Lsn) {
-        let bytes = bytes.clamp(1, MAX_RECORD);
-        let (begin, end) = self.window.append(page, before, bytes);
-        self.pending.borrow_mut().push_back((Record { end, page, before }, bytes));
+    fn append(&self, change: Change) -> (Lsn, Lsn) {
+        // What a batch says of its records has no place for pages (`EngineJob::check`).
+        let change = Change { bytes: change.bytes.clamp(1, MAX_RECORD), image: 0, ..change };
+        let (begin, end) = self.window.append(change);
+        let Change { page, before, bytes, .. } = change;
+        self.pending.borrow_mut().push_back((Record { end, page, before, whole: false }, bytes));
         (begin, end)
     }
 
@@ -433,7 +435,8 @@ mod tests {
 
     #[test]
     fn a_batch_says_what_its_records_are() {
-        let record = |page, end| Record { end: Lsn(end), page: PageNo(page), before: Lsn(1) };
+        let record =
+            |page, end| Record { end: Lsn(end), page: PageNo(page), before: Lsn(1), whole: false };
         let records = [(record(7, 4100), 4), (record(3, 4600), 500), (record(9, 4601), 1)];
         let bytes = encode(Lsn(4096), Lsn(4601), &records);
         assert_eq!(bytes.len(), BATCH_HEAD + ENTRY + 500 + ENTRY);

@@ -276,7 +276,9 @@ impl<D: BlockDevice + 'static> PageStore for InPlace<D> {
     ) -> Result<(), EngineError> {
         match self.shared.writes {
             PageWrites::Atomic => self.put_groups(pages, &landed).await,
-            PageWrites::Double | PageWrites::InPlace => self.put_batch(pages, &landed).await,
+            PageWrites::Double | PageWrites::Logged | PageWrites::InPlace => {
+                self.put_batch(pages, &landed).await
+            }
         }
     }
 

@@ -49,9 +49,11 @@ pub struct EngineJob {
     /// *Source*: DuraSSD: 4 to 16 KiB.
     pub page_bytes: u32,
     /// How pages are written. `true`: to the double-write area first, from which a torn page is
-    /// repaired. `false`: to their places only. `"atomic"`: to their places as atomic groups.
+    /// repaired. `false`: to their places only. `"log"`: to their places, and the log has the whole page
+    /// with its first change since it was last written (`full_page_writes`). `"atomic"`: to their
+    /// places as atomic groups.
     ///
-    /// *Source*: InnoDB; `"atomic"`: Beyond Block I/O.
+    /// *Source*: InnoDB; `"log"`: after PostgreSQL; `"atomic"`: Beyond Block I/O.
     pub double_write: PageWrites,
     /// Share of LinkBench's operations that change data, per cent. Left out: that of its mix, about
     /// 31. The operations that read keep their shares among themselves, and so do those that
@@ -397,6 +399,10 @@ impl EngineJob {
             let must = "left out, or log_device = \"same\", log_design and log_bytes must be: the \
                         log has the devices of its own table";
             return Err(wrong("log", log.clone(), must));
+        }
+        if self.double_write == PageWrites::Logged && self.log.is_some() {
+            let must = "true, false or \"atomic\" with a flash log, whose records have no pages";
+            return Err(wrong("double_write", "\"log\"".into(), must));
         }
         if self.log_device == LogDevice::Same {
             let must = "left out: the log has no drive of its own (log_device = \"same\")";

@@ -22,6 +22,21 @@ pub struct Record {
     pub page: PageNo,
     /// The page's log sequence number before it.
     pub before: Lsn,
+    /// It has the whole page after the change.
+    pub whole: bool,
+}
+
+/// A change of a page, of which the log gets a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// The page.
+    pub page: PageNo,
+    /// The end of its last change before.
+    pub before: Lsn,
+    /// Bytes of the record, without an image.
+    pub bytes: u32,
+    /// Bytes of the whole page, if the record has it; otherwise 0.
+    pub image: u32,
 }
 
 /// The records of a log, and its promises, for the check after a cut. Cheap to clone: a clone is
@@ -94,12 +109,13 @@ impl Journal {
         each.copied().collect()
     }
 
-    pub(super) fn append(&self, page: PageNo, before: Lsn, bytes: u32) -> (Lsn, Lsn) {
+    pub(super) fn append(&self, change: Change) -> (Lsn, Lsn) {
+        let Change { page, before, bytes, image } = change;
         let mut inner = self.inner.borrow_mut();
         let begin = inner.next;
-        let end = Lsn(begin.0 + u64::from(bytes));
+        let end = Lsn(begin.0 + u64::from(bytes) + u64::from(image));
         inner.next = end;
-        inner.records.push_back(Record { end, page, before });
+        inner.records.push_back(Record { end, page, before, whole: image > 0 });
         (begin, end)
     }
 

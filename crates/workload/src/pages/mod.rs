@@ -63,7 +63,7 @@ pub use engine::{Counts, Engine, EngineError};
 pub use flash_log::{FlashLogJob, FlashRedo};
 pub use in_place::InPlace;
 pub use job::{Benchmark, EngineJob, JobError, Layout, LogDevice};
-pub use journal::{Journal, Record};
+pub use journal::{Change, Journal, Record};
 pub use mix::{Access, Files, Mix, Tree};
 pub use policed::Policed;
 pub use pool::{FrameId, InstanceId, Order, Pool};

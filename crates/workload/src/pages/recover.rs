@@ -3,7 +3,8 @@
 //!
 //! 1. Only what the drives return counts: the log reaches as far as its blocks say, and records are
 //!    used only up to there.
-//! 2. A page must be whole, or be repaired by a whole copy in the double-write area.
+//! 2. A page must be whole, or be repaired by a whole copy in the double-write area, or by a record
+//!    with the whole page.
 //! 3. A record applies to a page whose last change is the one before the record. A page that is
 //!    older than its next record expects, or than the checkpoint, has lost changes.
 //! 4. A page that is newer than the log was written before its log.
@@ -21,7 +22,7 @@ pub struct Recovered {
     pub pages: u64,
     /// Acknowledged commits that the log has lost.
     pub commits_lost: u64,
-    /// Torn pages that a copy repaired.
+    /// Torn pages that a copy repaired, or the log.
     pub repaired: u64,
     /// Torn or unreadable pages without a copy.
     pub torn: u64,
@@ -61,7 +62,8 @@ pub async fn recover<P: PageStore, L: LogStore>(
     };
     let stored = pages.survey(settled.len() as u32).await?;
     let mut now = Vec::with_capacity(stored.len());
-    for (stored, settled) in stored.iter().zip(&settled) {
+    let mut torn = vec![false; stored.len()];
+    for ((stored, settled), torn) in stored.iter().zip(&settled).zip(&mut torn) {
         let lsn = match *stored {
             Stored::Whole(lsn) => lsn,
             Stored::Copy(lsn) => {
@@ -69,7 +71,7 @@ pub async fn recover<P: PageStore, L: LogStore>(
                 lsn
             }
             Stored::Torn => {
-                found.torn += 1;
+                *torn = true;
                 *settled
             }
         };
@@ -82,13 +84,17 @@ pub async fn recover<P: PageStore, L: LogStore>(
         if *lsn >= record.end {
             continue;
         }
-        if *lsn == record.before {
+        if record.whole && std::mem::take(&mut torn[record.page.0 as usize]) {
+            found.repaired += 1;
+        }
+        if *lsn == record.before || record.whole {
             found.replayed += 1;
         } else {
             found.behind += 1;
         }
         *lsn = record.end;
     }
+    found.torn = torn.iter().filter(|torn| **torn).count() as u64;
     let each = (0..).map(PageNo).zip(now.iter().zip(&stored));
     let differs = each.filter(|(_, (lsn, stored))| **stored != Stored::Whole(**lsn));
     let differ: Vec<_> = differs.map(|(page, (lsn, _))| PageVersion { page, lsn: *lsn }).collect();

@@ -15,7 +15,7 @@ use super::journal::Journal;
 use super::storage::{LogCounts, LogStore};
 use super::volume::{FileNo, Volume};
 use super::window::{LogWindow, MAX_RECORD};
-use super::{Lsn, PageNo};
+use super::{Change, Lsn};
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
 use tantalum_device::{Block, BlockDevice, IoError};
@@ -159,8 +159,8 @@ impl<D: BlockDevice + 'static> LogStore for Redo<D> {
     }
 
     /// The record has at most 4,096 bytes.
-    fn append(&self, page: PageNo, before: Lsn, bytes: u32) -> (Lsn, Lsn) {
-        self.window.append(page, before, bytes)
+    fn append(&self, change: Change) -> (Lsn, Lsn) {
+        self.window.append(change)
     }
 
     async fn flush(&self, lsn: Lsn) -> Result<(), IoError> {

@@ -16,7 +16,7 @@
 use super::engine::EngineError;
 use super::sequences::Written;
 use super::window::LogWindow;
-use super::{Lsn, PageNo};
+use super::{Change, Lsn, PageNo};
 use std::rc::{Rc, Weak};
 use tantalum_cache::flash::CacheStats;
 use tantalum_device::IoError;
@@ -295,9 +295,9 @@ pub trait LogStore: 'static {
     /// The device's error.
     async fn begin(&self) -> Result<(), IoError>;
 
-    /// Appends a record of `bytes` for a change of this page, whose last change before ended at
-    /// `before`. Returns the record's begin and end. Wait for room first ([`LogStore::room`]).
-    fn append(&self, page: PageNo, before: Lsn, bytes: u32) -> (Lsn, Lsn);
+    /// Appends a record for a change of a page. Returns the record's begin and end. Wait for room first
+    /// ([`LogStore::room`]).
+    fn append(&self, change: Change) -> (Lsn, Lsn);
 
     /// Waits until everything up to `lsn` is durable, and writes it if needed.
     ///
@@ -415,8 +415,8 @@ impl<L: LogStore> LogStore for Rc<L> {
         (**self).begin().await
     }
 
-    fn append(&self, page: PageNo, before: Lsn, bytes: u32) -> (Lsn, Lsn) {
-        (**self).append(page, before, bytes)
+    fn append(&self, change: Change) -> (Lsn, Lsn) {
+        (**self).append(change)
     }
 
     async fn flush(&self, lsn: Lsn) -> Result<(), IoError> {

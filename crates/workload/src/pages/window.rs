@@ -4,13 +4,13 @@
 //! 1. The checkpoint only moves forward. Then the journal gives up the records before it, and
 //!    clients that wait for room look again.
 
-use super::journal::Journal;
-use super::{Lsn, PageNo};
+use super::Lsn;
+use super::journal::{Change, Journal};
 use std::cell::Cell;
 use tantalum_rt::Rt;
 use tantalum_rt::sync::WaitQueue;
 
-/// The largest record in bytes.
+/// The largest record in bytes, without a page.
 pub const MAX_RECORD: u32 = 4096;
 
 /// The records of a log between checkpoint and end.
@@ -29,9 +29,11 @@ impl LogWindow {
         LogWindow { journal, capacity, checkpoint, room: WaitQueue::new(rt, waiting) }
     }
 
-    /// Appends a record of 1 to 4,096 bytes to the journal. Returns its begin and end.
-    pub fn append(&self, page: PageNo, before: Lsn, bytes: u32) -> (Lsn, Lsn) {
-        self.journal.append(page, before, bytes.clamp(1, MAX_RECORD))
+    /// Appends a record of 1 to 4,096 bytes to the journal, beside the page if it has that. Returns its
+    /// begin and end.
+    pub fn append(&self, change: Change) -> (Lsn, Lsn) {
+        let bytes = change.bytes.clamp(1, MAX_RECORD);
+        self.journal.append(Change { bytes, ..change })
     }
 
     /// A commit that is durable counts as acknowledged.
