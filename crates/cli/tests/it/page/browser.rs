@@ -74,9 +74,7 @@ impl Page {
         for domain in ["Page", "Runtime", "Log", "Network"] {
             page.ask(&format!("{domain}.enable"), &json!({}));
         }
-        let size =
-            json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": false });
-        page.ask("Emulation.setDeviceMetricsOverride", &size);
+        page.size(width, height);
         page
     }
 
@@ -122,6 +120,13 @@ impl Page {
         let opened = self.ask("Page.navigate", &json!({ "url": url }));
         assert!(opened["errorText"].is_null(), "{url}: {opened}");
         self.until("the page is loaded", "document.readyState === 'complete'");
+    }
+
+    /// The window has this size from now on.
+    pub fn size(&mut self, width: u32, height: u32) {
+        let size =
+            json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": false });
+        self.ask("Emulation.setDeviceMetricsOverride", &size);
     }
 
     /// Shows pages as to somebody who wants them dark or light.

@@ -1,5 +1,5 @@
-//! The live page of a drive, a log and a cache as a browser shows it: Chromium without a screen, 400
-//! pixels wide, light and dark.
+//! The live page of a drive, a log and a cache as a browser shows it: Chromium without a screen, as
+//! wide as a telephone and as a screen, light and dark.
 //!
 //! `TANTALUM_PICTURES=DIR` keeps pictures of the pages, to be looked at.
 
@@ -15,6 +15,9 @@ use tantalum_testing::{Need, left_out};
 
 /// The width of a small telephone.
 const WIDTH: u32 = 400;
+
+/// The widths in which a page is looked at.
+const WIDTHS: [u32; 2] = [1100, WIDTH];
 
 /// All elements that are shown and reach beyond the sides of the window.
 const BEYOND: &str = "[...document.querySelectorAll('body *')].filter(at => { \
@@ -94,18 +97,19 @@ impl Served {
 
 /// The page says nothing wrong, asks nobody else, fits, and can be read, light and dark.
 fn check(page: &mut Page, served: &Served, name: &str) {
-    for theme in ["light", "dark"] {
+    for (width, theme) in WIDTHS.into_iter().flat_map(|width| [(width, "light"), (width, "dark")]) {
+        page.size(width, 800);
         page.theme(theme);
         page.open(&format!("http://{}/", served.host));
         page.until("the power is shown", &power_is("ON"));
         let background = page.value(BACKGROUND).as_u64().expect("a number");
         let is_so = if theme == "dark" { background < 64 } else { background > 224 };
         assert!(is_so, "{name}: the background of the {theme} page is {background}");
-        let width = page.value("document.documentElement.scrollWidth");
-        assert_eq!((page.value("innerWidth"), width), (WIDTH.into(), WIDTH.into()), "{name}");
+        let is = page.value("document.documentElement.scrollWidth");
+        assert_eq!((page.value("innerWidth"), is), (width.into(), width.into()), "{name}");
         assert_eq!(page.value(BEYOND), serde_json::json!([]), "{name}: beyond the sides");
         assert_eq!(page.value(FAINT), serde_json::json!([]), "{name}, {theme}: too faint");
-        page.picture(&format!("{name}-{theme}"));
+        page.picture(&format!("{name}-{theme}-{width}"));
     }
     assert_eq!(page.troubles(&served.host), Vec::<String>::new(), "{name}");
 }
