@@ -299,7 +299,8 @@ impl Shared {
 
     /// Whoever holds the lock must not lock again.
     pub fn lock(&self) -> Guard<'_> {
-        Guard(self.works.lock().unwrap_or_else(|e| e.into_inner()))
+        let works = self.works.lock().unwrap_or_else(|e| e.into_inner());
+        Guard { works, panics: std::thread::panicking() }
     }
 
     /// Says without the lock what is durable, and whether that is more than before. The plan that
@@ -377,15 +378,19 @@ impl Shared {
     }
 }
 
-/// The lock. If its holder panics the log has failed, since nobody knows what was half done.
-pub(crate) struct Guard<'a>(MutexGuard<'a, Works>);
+/// The lock. If its holder panics the log has failed, since nobody knows what was half done. (One
+/// that takes it while it panics, in a destructor, does not panic under it.)
+pub(crate) struct Guard<'a> {
+    works: MutexGuard<'a, Works>,
+    panics: bool,
+}
 
 impl Drop for Guard<'_> {
     fn drop(&mut self) {
-        if std::thread::panicking() {
-            self.0.plan.stop();
+        if std::thread::panicking() && !self.panics {
+            self.works.plan.stop();
             #[cfg(feature = "blocking")]
-            self.0.threads.panicked();
+            self.works.threads.panicked();
         }
     }
 }
@@ -393,12 +398,12 @@ impl Drop for Guard<'_> {
 impl Deref for Guard<'_> {
     type Target = Works;
     fn deref(&self) -> &Works {
-        &self.0
+        &self.works
     }
 }
 
 impl DerefMut for Guard<'_> {
     fn deref_mut(&mut self) -> &mut Works {
-        &mut self.0
+        &mut self.works
     }
 }

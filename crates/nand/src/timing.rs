@@ -10,15 +10,15 @@ use tantalum_rt::Nanos;
 pub struct Timing {
     /// tR: a page from the cells into the register of its plane, µs.
     ///
-    /// *Source*: ONFI: parameter page, `tR`.
+    /// *Source*: ONFI: parameter page, `tR`; the values: own choice.
     pub read_us: u64,
     /// tPROG, µs.
     ///
-    /// *Source*: ONFI: parameter page, `tPROG`.
+    /// *Source*: ONFI: parameter page, `tPROG`; the values: own choice.
     pub program_us: u64,
     /// tBERS, µs.
     ///
-    /// *Source*: ONFI: parameter page, `tBERS`.
+    /// *Source*: ONFI: parameter page, `tBERS`; the values: own choice.
     pub erase_us: u64,
     /// Command and address cycles of one operation on the channel, ns.
     ///

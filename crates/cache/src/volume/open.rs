@@ -92,12 +92,17 @@ async fn refuse_label<D: BlockDevice + 'static>(
     }
 }
 
-/// That the label of this cache is at the other end of the slow device, if it is.
+/// That the label of this cache is at the other end of the slow device, if it is, and no label where
+/// it was looked for.
 async fn elsewhere<F: BlockDevice + 'static, D: BlockDevice + 'static>(
     flash: &F,
+    store: &DeviceStore<D>,
     slow: D,
     options: &VolumeOptions,
 ) -> Option<OpenError> {
+    if FlashCache::<F, _>::describe_store(store).await.is_ok_and(|label| label.is_some()) {
+        return None;
+    }
     let (adopts, is) = if options.adopts { (false, "begin") } else { (true, "end") };
     let other = store_on(slow, &VolumeOptions { adopts, ..options.clone() }).ok()?;
     let label = FlashCache::<F, _>::describe_store(&other).await.ok()??;
@@ -132,7 +137,7 @@ pub(crate) async fn open<F: BlockDevice + Clone + 'static, D: BlockDevice + Clon
             (open().await?, true)
         }
         Err(OpenError::OtherStore) => {
-            let elsewhere = elsewhere(&flash, slow, options).await;
+            let elsewhere = elsewhere(&flash, &store, slow, options).await;
             return Err(elsewhere.unwrap_or(OpenError::OtherStore).into());
         }
         opened => (opened?, false),

@@ -7,7 +7,8 @@
 //!    own is counted beside ([`RowFindings::measures`]).
 //! 3. A lost commit breaks a promise if barriers are on or the drive keeps what it acknowledged. A
 //!    damaged page breaks one if the same holds and the page cannot tear: because of the
-//!    double-write area, of an atomic group, or of a drive that writes it as a whole.
+//!    double-write area, of whole pages in the log, of an atomic group, or of a drive that writes it
+//!    as a whole.
 //! 4. The power of both drives goes at the same instant, and the host's with it.
 
 use crate::report::{RowFindings, Times, quantiles_of};

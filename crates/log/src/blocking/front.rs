@@ -14,6 +14,7 @@
 //!    the log has failed.
 //! 6. Threads that wait for room take their turn in the order of their arrival.
 
+use super::listener::{Call, tell_end};
 use crate::pen::Pen;
 use crate::plan::Order;
 use crate::record::{FRAME, frame};
@@ -21,7 +22,7 @@ use crate::sys::{Event, Parker};
 use crate::threads::Wakes;
 use crate::works::{Former, Groups, Guard, Shared};
 use crate::{Appended, LogError, Lsn, WhenFull};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tantalum_rt::Nanos;
 
 /// Bytes behind the last group for which the runtime is told though nobody waits for them. (They
@@ -43,6 +44,8 @@ pub(crate) struct Front {
     rules: Rules,
     shared: Arc<Shared>,
     time: Time,
+    /// Listeners that are told of the end when it is known why it ends.
+    left: Mutex<Vec<Call>>,
 }
 
 /// What became of an attempt to write.
@@ -61,7 +64,7 @@ impl Front {
         time: Time,
     ) -> Front {
         shared.lock().threads.lent.resize_with(pens.len(), || None);
-        let front = Front { rules, shared, time };
+        let front = Front { rules, shared, time, left: Mutex::default() };
         pens.into_iter().enumerate().for_each(|(device, pen)| front.lend(device, pen));
         front
     }
@@ -366,6 +369,26 @@ impl Front {
         wakes.wake();
         // Perhaps the end of the use of files.
         drop(lent);
+        self.tell_left();
+    }
+
+    /// Takes a listener that nobody else tells of the end.
+    pub fn outlives_its_task(&self, listener: Call) {
+        self.left().push(listener);
+        self.tell_left();
+    }
+
+    /// Tells them, if the log has ended.
+    fn tell_left(&self) {
+        if let Err(why) = self.check_closed() {
+            let left = std::mem::take(&mut *self.left());
+            left.into_iter().for_each(|listener| tell_end(listener, &why));
+        }
+    }
+
+    fn left(&self) -> MutexGuard<'_, Vec<Call>> {
+        // Nothing that panics is done under this lock.
+        self.left.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// From now on news wake the runtime of the log; `false` if there are news already.

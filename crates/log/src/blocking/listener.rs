@@ -1,16 +1,16 @@
 //! Whoever is told of durable LSNs.
 //!
 //! 1. A listener is told of the end of the log once, unless it breaks before: also if the thread
-//!    ends before it takes the letter with the listener, or panics.
+//!    ends before it takes the letter with the listener, or panics. It hears the reason that all
+//!    others hear, so one that is dropped before there is a reason waits for it in the front.
 
 use super::front::Front;
-use crate::threads::closed;
 use crate::{LogError, Lsn};
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-type Call = Box<dyn FnMut(Result<Lsn, LogError>) -> ControlFlow<()> + Send>;
+pub(super) type Call = Box<dyn FnMut(Result<Lsn, LogError>) -> ControlFlow<()> + Send>;
 
 pub(super) struct Listener {
     /// `None`: there is nothing to tell it any more.
@@ -39,10 +39,13 @@ impl Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        if self.call.is_some() {
-            let why = self.front.check_closed().err().unwrap_or_else(closed);
-            // Perhaps the thread panics already. One more panic would end the process.
-            let _ = catch_unwind(AssertUnwindSafe(|| self.tell(Err(why))));
+        if let Some(call) = self.call.take() {
+            self.front.outlives_its_task(call);
         }
     }
+}
+
+/// Tells a listener of the end. If it panics, that is not the panic of whoever tells it.
+pub(super) fn tell_end(mut call: Call, why: &LogError) {
+    let _ = catch_unwind(AssertUnwindSafe(|| call(Err(why.clone()))));
 }

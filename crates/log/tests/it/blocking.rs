@@ -200,6 +200,26 @@ fn a_listener_hears_of_what_is_durable_after_the_call() {
     assert_eq!(lsns.recv().unwrap().unwrap(), at.end);
 }
 
+/// Once the log took the panic of a thread that appends in a destructor for one of its own.
+#[test]
+fn a_log_that_is_used_while_a_thread_panics_goes_on() {
+    struct Says(BlockingLog);
+    impl Drop for Says {
+        fn drop(&mut self) {
+            self.0.commit(b"last words").unwrap();
+        }
+    }
+    let log = in_memory(200, OpenOptions::default(), |_| {}).unwrap();
+    let says = Says(log.clone());
+    let ended = thread::spawn(move || {
+        let _says = says;
+        panic!("as planned");
+    });
+    assert!(ended.join().is_err());
+    log.commit(b"record").unwrap();
+    log.close().unwrap();
+}
+
 /// Once a listener whose letter lay in the inbox when the log was closed never heard of the end.
 #[test]
 fn a_listener_that_comes_while_the_log_is_closed_hears_of_the_end() {
@@ -226,10 +246,16 @@ fn a_listener_that_comes_while_the_log_is_closed_hears_of_the_end() {
 #[test]
 fn a_panic_in_the_thread_is_an_error_of_every_call() {
     let log = in_memory(4096, OpenOptions::default(), |_| {}).unwrap();
+    // All are told why it ended, those in the thread that panics, too.
+    let (told, news) = channel();
+    let tell = move |news| told.send(news).map_or(ControlFlow::Break(()), ControlFlow::Continue);
+    log.subscribe(tell).unwrap();
     log.subscribe(|_| panic!("as planned")).unwrap();
     while log.commit(b"record").is_ok() {}
     let why = log.commit(b"record").unwrap_err().to_string();
     assert!(why.contains("as planned"), "{why}");
+    let ends: Vec<_> = news.iter().filter_map(Result::err).collect();
+    assert_eq!(ends.iter().map(ToString::to_string).collect::<Vec<_>>(), [why.clone()]);
     assert_eq!(log.stats().unwrap_err().to_string(), why);
     assert_eq!(log.close().unwrap_err().to_string(), why);
     let planned = |_: &Faults<RamDevice>| panic!("at once");

@@ -380,7 +380,7 @@ impl<P: PageStore, L: LogStore> Engine<P, L> {
             let mut row_bytes = 0;
             for access in &uses {
                 if access.redo == 0 {
-                    self.get(access.page, false).await?;
+                    self.get(access.page, false, None).await?;
                 } else {
                     last = Some(self.change(access.page, access.redo).await?);
                     row_bytes += u64::from(access.redo - REDO_OVERHEAD.min(access.redo));
@@ -415,7 +415,7 @@ impl<P: PageStore, L: LogStore> Engine<P, L> {
                 self.call_cleaner();
             }
             self.log.room().await;
-            let f = self.get(page, true).await?;
+            let f = self.get(page, true, None).await?;
             if !self.log.has_room() {
                 continue;
             }
@@ -434,14 +434,15 @@ impl<P: PageStore, L: LogStore> Engine<P, L> {
 
     /// Redoes a record; the one before it ended at `begin`. Returns whether it changed the page.
     pub(super) async fn redo(&self, record: &Record, begin: Lsn) -> Result<bool, EngineError> {
-        let Record { page, before, end, .. } = *record;
-        let f = self.get(page, true).await?;
+        let Record { page, before, end, whole } = *record;
+        // A page that the record has whole is not read: it may be torn.
+        let f = self.get(page, true, whole.then_some(before)).await?;
         let mut pool = self.pool.borrow_mut();
         let lsn = pool.content(f).1;
         if lsn >= end {
             return Ok(false);
         }
-        if lsn != before {
+        if lsn != before && !whole {
             let what = "it lacks changes that the log does not have any more";
             return Err(EngineError::Damaged { page, what });
         }
@@ -449,12 +450,18 @@ impl<P: PageStore, L: LogStore> Engine<P, L> {
         Ok(true)
     }
 
-    /// The frame with the page, which may be used (or changed) until the next await.
-    async fn get(&self, page: PageNo, change: bool) -> Result<FrameId, EngineError> {
+    /// The frame with the page, which may be used (or changed) until the next await. If the page `is`
+    /// known in this version, it is not read.
+    async fn get(
+        &self,
+        page: PageNo,
+        change: bool,
+        is: Option<Lsn>,
+    ) -> Result<FrameId, EngineError> {
         loop {
             let found = self.pool.borrow().find(page);
             let Some(f) = found else {
-                self.fetch(page).await?;
+                self.fetch(page, is).await?;
                 continue;
             };
             if self.use_frame(f, change) {
@@ -476,8 +483,8 @@ impl<P: PageStore, L: LogStore> Engine<P, L> {
         usable
     }
 
-    /// Reads a page into a frame, unless another client has begun to.
-    async fn fetch(&self, page: PageNo) -> Result<(), EngineError> {
+    /// Reads a page into a frame, or takes it as it `is`, unless another client has begun to.
+    async fn fetch(&self, page: PageNo, is: Option<Lsn>) -> Result<(), EngineError> {
         let of = self.pool.borrow().instance_of(page);
         let f = self.free_frame(of).await?;
         {
@@ -489,8 +496,13 @@ impl<P: PageStore, L: LogStore> Engine<P, L> {
             }
             pool.begin_read(f, page, self.rt.now());
         }
-        self.counts.borrow_mut().page_reads += 1;
-        let lsn = self.pages.fetch(page).await?;
+        let lsn = match is {
+            Some(lsn) => lsn,
+            None => {
+                self.counts.borrow_mut().page_reads += 1;
+                self.pages.fetch(page).await?
+            }
+        };
         self.pool.borrow_mut().end_read(f, lsn);
         self.state_queue(f).notify_all();
         Ok(())

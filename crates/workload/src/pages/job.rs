@@ -50,8 +50,8 @@ pub struct EngineJob {
     pub page_bytes: u32,
     /// How pages are written. `true`: to the double-write area first, from which a torn page is
     /// repaired. `false`: to their places only. `"log"`: to their places, and the log has the whole page
-    /// with its first change since it was last written (`full_page_writes`). `"atomic"`: to their
-    /// places as atomic groups.
+    /// with its first change since it was last written (`full_page_writes`); not with a flash log.
+    /// `"atomic"`: to their places as atomic groups. With a cache: `false`.
     ///
     /// *Source*: InnoDB; `"log"`: after PostgreSQL; `"atomic"`: Beyond Block I/O.
     pub double_write: PageWrites,
@@ -402,7 +402,7 @@ impl EngineJob {
         }
         if self.double_write == PageWrites::Logged && self.log.is_some() {
             let must = "true, false or \"atomic\" with a flash log, whose records have no pages";
-            return Err(wrong("double_write", "\"log\"".into(), must));
+            return Err(wrong("double_write", self.double_write.to_string(), must));
         }
         if self.log_device == LogDevice::Same {
             let must = "left out: the log has no drive of its own (log_device = \"same\")";
@@ -446,7 +446,7 @@ impl EngineJob {
         let wrong =
             |key, value: String, must: &str| JobError::Value { key, value, must: must.into() };
         if self.double_write != PageWrites::InPlace {
-            let value = format!("{:?}", self.double_write).to_lowercase();
+            let value = self.double_write.to_string();
             let must = "false with a cache, which has a copy of each page that is being written";
             return Err(wrong("double_write", value, must));
         }

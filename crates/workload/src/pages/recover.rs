@@ -62,8 +62,8 @@ pub async fn recover<P: PageStore, L: LogStore>(
     };
     let stored = pages.survey(settled.len() as u32).await?;
     let mut now = Vec::with_capacity(stored.len());
-    let mut torn = vec![false; stored.len()];
-    for ((stored, settled), torn) in stored.iter().zip(&settled).zip(&mut torn) {
+    let (mut torn, mut behind) = (vec![false; stored.len()], vec![false; stored.len()]);
+    for (page, (stored, settled)) in stored.iter().zip(&settled).enumerate() {
         let lsn = match *stored {
             Stored::Whole(lsn) => lsn,
             Stored::Copy(lsn) => {
@@ -71,30 +71,34 @@ pub async fn recover<P: PageStore, L: LogStore>(
                 lsn
             }
             Stored::Torn => {
-                *torn = true;
+                torn[page] = true;
                 *settled
             }
         };
         found.ahead += u64::from(lsn > end);
-        found.behind += u64::from(lsn < *settled);
+        behind[page] = lsn < *settled;
         now.push(lsn.max(*settled));
     }
     for record in journal.records(checkpoint..end) {
-        let lsn = &mut now[record.page.0 as usize];
+        let page = record.page.0 as usize;
+        let lsn = &mut now[page];
         if *lsn >= record.end {
             continue;
         }
-        if record.whole && std::mem::take(&mut torn[record.page.0 as usize]) {
-            found.repaired += 1;
+        if record.whole {
+            found.repaired += u64::from(torn[page]);
+            (torn[page], behind[page]) = (false, false);
         }
-        if *lsn == record.before || record.whole {
-            found.replayed += 1;
-        } else {
+        if *lsn != record.before && !record.whole {
             found.behind += 1;
+        } else if !torn[page] {
+            found.replayed += 1;
         }
         *lsn = record.end;
     }
-    found.torn = torn.iter().filter(|torn| **torn).count() as u64;
+    let count = |pages: Vec<bool>| pages.into_iter().filter(|is| *is).count() as u64;
+    found.torn = count(torn);
+    found.behind += count(behind);
     let each = (0..).map(PageNo).zip(now.iter().zip(&stored));
     let differs = each.filter(|(_, (lsn, stored))| **stored != Stored::Whole(**lsn));
     let differ: Vec<_> = differs.map(|(page, (lsn, _))| PageVersion { page, lsn: *lsn }).collect();

@@ -158,7 +158,7 @@ impl<D: BlockDevice + 'static> LogStore for Redo<D> {
         self.begin_at(self.checkpoint()).await
     }
 
-    /// The record has at most 4,096 bytes.
+    /// The record has at most 4,096 bytes, beside a page.
     fn append(&self, change: Change) -> (Lsn, Lsn) {
         self.window.append(change)
     }

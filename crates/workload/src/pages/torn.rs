@@ -31,6 +31,18 @@ impl PageWrites {
     }
 }
 
+impl fmt::Display for PageWrites {
+    /// As in files.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PageWrites::InPlace => write!(f, "false"),
+            PageWrites::Double => write!(f, "true"),
+            PageWrites::Logged => write!(f, "{LOGGED:?}"),
+            PageWrites::Atomic => write!(f, "{ATOMIC:?}"),
+        }
+    }
+}
+
 const ATOMIC: &str = "atomic";
 const LOGGED: &str = "log";
 
@@ -87,6 +99,7 @@ mod tests {
         ] {
             assert_eq!(serde_json::from_str::<PageWrites>(text).unwrap(), value);
             assert_eq!(serde_json::to_string(&value).unwrap(), text);
+            assert_eq!(value.to_string(), text);
         }
         for text in ["\"on\"", "1", "null"] {
             let error = serde_json::from_str::<PageWrites>(text).unwrap_err().to_string();

@@ -677,6 +677,7 @@ impl<P: PageStore, L: LogStore> PageStore for Watched<P, L> {
 fn every_page_that_comes_into_the_pool_is_told_to_leave_once() {
     for (double_write, single_page_flush, checkpoints) in [
         (PageWrites::Double, true, true),
+        (PageWrites::Logged, true, false),
         (PageWrites::InPlace, false, false),
         (PageWrites::InPlace, true, false),
     ] {
