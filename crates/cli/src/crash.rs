@@ -29,15 +29,14 @@ const NAMED: usize = 4;
 #[command(after_help = "\
 Examples:
   tantalum crash                                                 what is built in
-  tantalum crash crash                                           one of these, in any folder
   tantalum crash --init mine.toml                                one to start from, commented
-  tantalum crash experiments/crash.toml                          some points of each row
-  tantalum crash experiments/crash.toml --exhaustive --nested 2  all of them, and recoveries
-  tantalum crash experiments/crash.toml --row durassd --samples 100000
-  tantalum crash experiments/crash.toml --for 2m --seed random   a new seed, for two minutes
-  tantalum crash experiments/crash.toml --for 8h --seed random --findings found.jsonl
-  tantalum crash experiments/crash.toml --swarm 1000 --seed 7    random drives
-  tantalum crash experiments/crash.toml --row durassd/default --case 3.412.17
+  tantalum crash crash                                           some points of each row
+  tantalum crash crash --exhaustive --nested 2                   all of them, and recoveries
+  tantalum crash crash --row durassd --samples 100000
+  tantalum crash crash --for 2m --seed random                    a new seed, for two minutes
+  tantalum crash crash --for 8h --seed random --findings found.jsonl
+  tantalum crash crash --swarm 1000 --seed 7                     random drives
+  tantalum crash crash --row durassd/default --case 3.412.17
 
 A cut is explored in a copy of the drive: emergency dump, recovery, a check of its whole content,
 more work, another cut, another check. All rows get equal shares. The exploration continues after a

@@ -28,15 +28,14 @@ Examples:
   tantalum run                                 the experiments that are built in
   tantalum run first                           one of them, in any folder
   tantalum run --init mine.toml                one to start from, commented
-  tantalum run experiments/first.toml
-  tantalum run experiments/first.toml --html first.html
-  tantalum run experiments/first.toml --svg throughput=first.svg
-  tantalum run experiments/first.toml --cuts 500 --json first.json
-  tantalum run experiments/first.toml --list   the names of its rows
-  tantalum run experiments/first.toml --row linkbench/durassd --seed 7
-  tantalum run experiments/first.toml --set run.clients=8 --set drive.cache.buffer_kib=4096
-  tantalum run experiments/first.toml --quick --check-determinism
-  tantalum run experiments/first.toml --row ycsb-a/durassd/wal/full --log-writes w.log
+  tantalum run first --html first.html
+  tantalum run first --svg throughput=first.svg
+  tantalum run first --cuts 500 --json first.json
+  tantalum run first --list                     the names of its rows
+  tantalum run first --row linkbench/durassd --seed 7
+  tantalum run first --set run.clients=8 --set drive.cache.buffer_kib=4096
+  tantalum run first --quick --check-determinism
+  tantalum run first --row ycsb-a/durassd/wal/full --log-writes w.log
 
 The same seed gives the same table, and the same JSON and page to the last byte.
 Exit codes: 0, every row is as expected; 1, one is not, or published numbers are too far away

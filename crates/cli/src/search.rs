@@ -32,7 +32,7 @@ Examples:
   tantalum search                              the experiments that are built in, and their jobs
   tantalum search --init mine.toml             one to start from, commented
   tantalum search --workload random --recovery-max 1s --slowdown-max 5%
-  tantalum search experiments/spartan.toml --workload tpcc-mix --recovery-max 50ms --slowdown-max 2%
+  tantalum search spartan --workload tpcc-mix --recovery-max 50ms --slowdown-max 2%
   tantalum search mine.toml --workload w --base durassd --recovery-max 1s --slowdown-max 5% --html s.html
   tantalum search --workload random --recovery-max 1s --slowdown-max 5% --set drive.geometry.blocks=256
 

@@ -12,7 +12,7 @@ use tantalum_lab::report::sums::{self, Sum};
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  tantalum run experiments/tpcc.toml --json tpcc.json
+  tantalum run tpcc --json tpcc.json
   tantalum published tpcc.json linkbench.json
   tantalum published tpcc.json linkbench.json --json
 

@@ -41,7 +41,8 @@ Makes a drive, mounts it with XFS whose blocks have the size of the database's p
 the distribution's unmodified server on it. Clients commit transfers as fast as they can, and the
 power is cut under this load. The drive recovers, the file system is mounted again, the database
 recovers. Then each acknowledged commit must be there with all of its rows, and no other commit may
-be there in part. scripts/install-databases installs the servers.
+be there in part. It needs the programs of the server: the packages postgresql-15 or mariadb-server
+of Debian 12; for XFS xfsprogs.
 
 With --wal-on log the write-ahead log is on the volume over a flash log whose devices are drives,
 too. Its power is cut, or its process killed, within 4 ms of the data's drive, before or after it.

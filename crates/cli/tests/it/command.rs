@@ -552,7 +552,7 @@ fn what_is_not_there_is_an_invalid_request_everywhere() {
         (&["drive", "check", gone], "`tantalum drive create /nowhere/at-all --design"),
         (&["compare", gone, gone], "`tantalum run EXPERIMENT --json /nowhere/at-all` writes one"),
         (&["published", gone], "`tantalum run EXPERIMENT --json /nowhere/at-all` writes one"),
-        (&["fit", gone, "--design", "durassd"], "`scripts/measure-drive DEVICE > /nowhere/at-all`"),
+        (&["fit", gone, "--design", "durassd"], "the script measure-drive of the repository"),
         (&["trace", "info", gone], "`tantalum run EXPERIMENT --row ROW --log-writes FILE`"),
         (&["cache", "sim", gone], "name a recorded trace, or none"),
         (&["log", "inspect", toml], "`tantalum log create /nowhere/at-all.toml --device PATH`"),
