@@ -47,7 +47,7 @@ pub struct CompareArguments {
     html: Option<PathBuf>,
     /// End with 1 if a measure of a row is worse in the second report by more than this, or if a
     /// row is no longer as expected; applies only if both made the same number of cuts
-    #[arg(long, value_name = "PERCENT", value_parser = crate::run::percent)]
+    #[arg(long, value_name = "PERCENT", value_parser = crate::units::percent)]
     fail_over: Option<f64>,
 }
 

@@ -6,7 +6,7 @@ mod summary;
 
 use crate::counted::{counted, were};
 use crate::random::random;
-use crate::{builtin, file_kind, init, near, out, repeat, time};
+use crate::{builtin, file_kind, init, near, out, repeat, units};
 use clap::Args;
 use findings::Findings;
 use progress::Progress;
@@ -132,7 +132,7 @@ impl Seed {
 }
 
 fn budget(text: &str) -> Result<Nanos, String> {
-    match time::time(text)? {
+    match units::time(text)? {
         Nanos(0) => Err("the time must be longer than 0".into()),
         time => Ok(time),
     }
@@ -174,7 +174,7 @@ pub fn crash(arguments: &CrashArguments) -> u8 {
         (Err(message), _) | (_, Err(message)) => return out::error(message, out::USAGE),
     };
     let plan = plan(arguments, &file);
-    let said = arguments.budget.map(|budget| time::said(budget.as_secs_f64().ceil() as u64));
+    let said = arguments.budget.map(|budget| units::said(budget.as_secs_f64().ceil() as u64));
     let repeat = |row: &str, case: &str| again(arguments, file.seed, row, case);
     let seconds = arguments.budget.map(Nanos::as_secs_f64);
     let began = process_cpu_seconds();

@@ -38,8 +38,8 @@ pub struct FitArguments {
     /// Write the fitted design to this file
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// The mean deviation with which the command still ends well, in per cent
-    #[arg(long, value_name = "PERCENT", value_parser = crate::run::percent)]
+    /// The mean deviation with which the command still ends well
+    #[arg(long, value_name = "PERCENT", value_parser = crate::units::percent)]
     within: Option<f64>,
     /// Measure for a shorter time, and end sooner
     #[arg(long)]

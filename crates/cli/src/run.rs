@@ -3,7 +3,7 @@
 mod bars;
 
 use crate::counted::counted;
-use crate::{builtin, file_kind, init, interrupt, near, out, repeat, table};
+use crate::{builtin, file_kind, init, interrupt, near, out, repeat, table, units};
 use bars::Bars;
 use clap::Args;
 use std::fs::File;
@@ -81,7 +81,7 @@ pub struct RunArguments {
     check_determinism: bool,
     /// Fail if the results are off from the published numbers, of rows and ratios, by more than this
     /// on average
-    #[arg(long, value_name = "PERCENT", value_parser = percent, conflicts_with = "quick")]
+    #[arg(long, value_name = "PERCENT", value_parser = units::percent, conflicts_with = "quick")]
     published_within: Option<f64>,
     /// Only rows whose name contains this (names are workload/design/journal/synchronous);
     /// may be given several times
@@ -122,18 +122,6 @@ impl RunArguments {
         let mut words = self.words(report);
         words.extend(["--row".into(), row.name.clone()]);
         repeat::command(&words)
-    }
-}
-
-/// Reads a share in per cent.
-///
-/// # Errors
-/// The expected form, in a line.
-pub fn percent(argument: &str) -> Result<f64, String> {
-    let number = argument.trim().trim_end_matches('%').trim_end().parse::<f64>();
-    match number {
-        Ok(number) if number.is_finite() && number >= 0.0 => Ok(number),
-        _ => Err("expected a number of per cent, at least 0, as in 12".into()),
     }
 }
 

@@ -3,13 +3,14 @@
 use crate::bar::Bar;
 use crate::drive::{bytes, time_scale};
 use crate::members::Sync;
-use crate::out;
+use crate::{out, units};
 use clap::{Args, ValueEnum};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
+use tantalum_rt::Nanos;
 use tantalum_torture::clients;
 use tantalum_torture::ground::cache::{CacheOptions, MountedCache};
 use tantalum_torture::ground::drive::{DriveOptions, MountedDrive};
@@ -75,7 +76,7 @@ pub struct TortureArguments {
     #[arg(long, value_name = "D", default_value = "durassd")]
     design: String,
     /// Its capacity
-    #[arg(long, value_name = "SIZE", default_value = "2GiB", value_parser = bytes)]
+    #[arg(long, value_name = "SIZE", default_value = "2GiB", value_parser = units::bytes)]
     capacity: u64,
     /// Real seconds for each second of the drive's clock
     #[arg(long, value_name = "F", default_value_t = 1.0, value_parser = time_scale)]
@@ -132,9 +133,10 @@ pub struct TortureArguments {
     #[arg(long, value_name = "N", default_value_t = 30_000,
           value_parser = clap::value_parser!(u32).range(10..=10_000_000))]
     accounts: u32,
-    /// The longest load before a cut, in milliseconds
-    #[arg(long, value_name = "MS", default_value_t = 1500)]
-    load: u64,
+    /// The longest load before a cut: 2s, 500ms; a number alone is of milliseconds
+    #[arg(long, value_name = "TIME", default_value = "1500ms",
+          value_parser = units::time_within(Nanos(0)..=Nanos::from_secs(86_400), "ms"))]
+    load: Nanos,
     /// Succeed only if something was lost, torn or half-done
     #[arg(long)]
     expect_loss: bool,
@@ -297,7 +299,8 @@ fn run(arguments: &TortureArguments, place: &Path) -> Result<Report, String> {
         accounts: arguments.accounts,
         branches: (clients * 16).min(arguments.accounts),
     };
-    let least = Duration::from_millis(arguments.load.min(100));
+    let load = Duration::from_nanos(arguments.load.0);
+    let least = load.min(Duration::from_millis(100));
     let options = Options {
         kind,
         protection: match (arguments.safe, arguments.unsafe_, arguments.lose_flash_every) {
@@ -308,7 +311,7 @@ fn run(arguments: &TortureArguments, place: &Path) -> Result<Report, String> {
         cuts: arguments.cuts,
         kills: arguments.kills,
         plan,
-        load: (least, Duration::from_millis(arguments.load)),
+        load: (least, load),
         clients: vec![program.clone().into(), "torture".into(), "--clients-of".into()],
         lose_every: arguments.lose_every.or(arguments.lose_flash_every),
         trim_at: 40_000,

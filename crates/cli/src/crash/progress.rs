@@ -6,8 +6,8 @@
 
 use super::findings::Findings;
 use crate::bar::{Began, Lines};
-use crate::counted::counted;
-use crate::{interrupt, out, time};
+use crate::counted::{self, counted};
+use crate::{interrupt, out, units};
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use rustix::termios::tcgetwinsize;
 use std::io::stderr;
@@ -137,7 +137,7 @@ impl<'a> Progress<'a> {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
         };
-        let left = left.map_or(String::new(), |s| format!(", {} left", time::said(s as u64)));
+        let left = left.map_or(String::new(), |s| format!(", {} left", units::said(s as u64)));
         format!(", {rate:.0}/s, {found}{left}")
     }
 
@@ -153,7 +153,7 @@ impl<'a> Progress<'a> {
             rows => format!("each of {rows} rows"),
         };
         let words = self.words(seconds);
-        let after = time::said(seconds as u64);
+        let after = units::said(seconds as u64);
         out::note(format_args!(
             "{after}: {}, {least} to {most}{of} of the runs of {rows}{words}",
             counted(cuts, "cut", "cuts")

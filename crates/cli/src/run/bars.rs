@@ -1,7 +1,7 @@
 //! How far a run has got, on standard error.
 
 use crate::bar::{Began, Lines};
-use crate::time;
+use crate::{counted, units};
 use indicatif::{
     HumanDuration, MultiProgress, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle,
 };
@@ -49,7 +49,7 @@ impl Bars {
     fn tell(&self, what: impl FnOnce() -> String) {
         let seconds = self.began.seconds();
         if self.lines.is_due(seconds) {
-            crate::out::note(format_args!("{}: {}", time::said(seconds as u64), what()));
+            crate::out::note(format_args!("{}: {}", units::said(seconds as u64), what()));
         }
     }
 
