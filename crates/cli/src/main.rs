@@ -17,7 +17,6 @@ mod explain;
 mod fault;
 mod file_kind;
 mod fit;
-mod gains;
 mod init;
 mod input;
 mod interrupt;

@@ -1,11 +1,12 @@
 //! The table of an experiment, for a terminal of any width; results have colours where it shows them.
 
 use crate::counted::counted;
-use crate::{gains, out, published};
+use crate::{out, published};
 use comfy_table::{CellAlignment, ContentArrangement, Table};
 use std::fmt::Write;
 use tantalum_lab::file::experiment::WorkloadKind;
 use tantalum_lab::report::figures::{DriveFigures, RestartFigures};
+use tantalum_lab::report::gains;
 use tantalum_lab::report::terms::Terms;
 use tantalum_lab::report::{Report, RowReport, Times};
 use tantalum_rt::Nanos;
@@ -107,9 +108,9 @@ fn tables_within(report: &Report, width: usize) -> String {
             WorkloadKind::Pages(name) | WorkloadKind::Job(name) => name,
         };
         let _ = writeln!(text, "\n{title}\n{}", table(rows, width));
-        let Terms { rate, writes, .. } = *Terms::of(rows);
-        text.push_str(&gains::lines(rows, if rate == "per second" { "rate" } else { rate }));
-        text.push_str(&gains::losses(rows, writes));
+        for line in gains::lines(&rows.iter().collect::<Vec<_>>()) {
+            let _ = writeln!(text, "{line}");
+        }
         for row in rows {
             for note in row.notes() {
                 let _ = writeln!(text, "{}: {note}", row.name);

@@ -4,6 +4,7 @@
 pub mod compare;
 pub mod crash;
 pub mod figures;
+pub mod gains;
 pub mod json;
 pub mod json_layout;
 pub mod measures;
