@@ -1,7 +1,7 @@
 //! `tantalum fit`: the parameters with which a design gives numbers that were measured on a drive.
 
 use crate::bar::Bar;
-use crate::{input, out};
+use crate::{input, out, table};
 use clap::Args;
 use comfy_table::{CellAlignment, ContentArrangement, Table};
 use serde_json::{Value, json};
@@ -226,6 +226,7 @@ fn summary(found: &Findings, toml: Option<&String>) -> String {
             },
         ]);
     }
+    let [numbers, parameters] = [numbers, parameters].map(|table| table::shown(table, |_| None));
     let mut text = String::new();
     // Writing to a string does not fail.
     let _ = writeln!(

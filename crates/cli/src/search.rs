@@ -310,7 +310,8 @@ fn summary(found: &Findings, volts: Voltages) -> String {
         }
     }
     // Writing to a string does not fail.
-    let _ = writeln!(text, "{table}");
+    let is_good = |cell: &str| (cell == "FOUND").then_some(true);
+    let _ = writeln!(text, "{}", table::shown(table, is_good));
     if shown.len() < found.pareto.len() {
         let _ = writeln!(text, "({} more are in --json)", found.pareto.len() - shown.len());
     }

@@ -1,6 +1,6 @@
 //! `tantalum published`: how far reports are off what was published, each and together.
 
-use crate::{compare, out};
+use crate::{compare, out, table};
 use clap::Args;
 use comfy_table::{CellAlignment, ContentArrangement, Table};
 use serde_json::{Value, json};
@@ -67,6 +67,7 @@ fn text(all: &[Sum]) -> String {
             column.set_cell_alignment(CellAlignment::Right);
         }
     }
+    let table = table::shown(table, |_| None);
     format!("{table}\n\n{total}\n{LEGEND}")
 }
 
