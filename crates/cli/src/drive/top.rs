@@ -71,7 +71,10 @@ pub fn top(arguments: &TopArguments) -> u8 {
     ratatui::restore();
     match ended {
         Ok(()) => out::OK,
-        Err(e) => out::error(format_args!("the terminal cannot be used: {e}"), out::FAILED),
+        Err(e) => out::error(
+            format_args!("the terminal cannot be used: {e}; --once prints a picture"),
+            out::FAILED,
+        ),
     }
 }
 
