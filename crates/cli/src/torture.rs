@@ -1,7 +1,8 @@
 //! `tantalum torture`: real databases, with power cuts under load.
 
 use crate::bar::Bar;
-use crate::drive::{bytes, time_scale};
+use crate::counted::cuts;
+use crate::drive::time_scale;
 use crate::members::Sync;
 use crate::{out, units};
 use clap::{Args, ValueEnum};
@@ -390,7 +391,10 @@ fn run(arguments: &TortureArguments, place: &Path) -> Result<Report, String> {
         accounts: plan.accounts,
     };
     let rounds = u64::from(arguments.cuts) + u64::from(arguments.kills);
-    let shown = Shown(Bar::new(rounds, "{bar:20} {pos}/{len} cuts, {eta} left  {wide_msg}"));
+    let shown = Shown(Bar::new(
+        rounds,
+        &format!("{{bar:20}} {{pos}}/{{len}} {}, {{eta}} left  {{wide_msg}}", cuts(rounds)),
+    ));
     let run = place.join("run");
     let report = run_torture(&options, setting, &mut ground, &run, &interrupt, &shown);
     shown.0.clear();

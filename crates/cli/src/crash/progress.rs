@@ -65,7 +65,7 @@ impl<'a> Progress<'a> {
             all.set_draw_target(ProgressDrawTarget::hidden());
         }
         let terminal = !all.is_hidden();
-        let total = all.add(styled(ProgressBar::no_length(), "{bar:20} {pos} cuts{msg}"));
+        let total = all.add(styled(ProgressBar::no_length(), "{bar:20} {msg}"));
         let height = tcgetwinsize(stderr()).map_or(24, |size| size.ws_row.into());
         let fit = terminal && rows.len() + MARGIN <= height;
         let longest = rows.iter().map(|row| row.name.len()).max().unwrap_or(0);
@@ -170,7 +170,8 @@ impl<'a> Progress<'a> {
         }
         let cuts = self.sum(|r| &r.cuts) + self.sum(|r| &r.nested);
         self.total.set_position(cuts);
-        self.total.set_message(self.words(seconds));
+        let words = self.words(seconds);
+        self.total.set_message(format!("{}{words}", counted(cuts, "cut", "cuts")));
         if let Some(bar) = &row.bar {
             let (cuts, expected) = (row.cuts.load(Relaxed), row.expected.load(Relaxed));
             let rate = (cuts + row.nested.load(Relaxed)) as f64 / seconds.max(1e-3);
@@ -180,7 +181,8 @@ impl<'a> Progress<'a> {
             };
             let of = if expected > 0 { format!("/{expected}") } else { String::new() };
             bar.set_position(cuts);
-            bar.set_message(format!("{cuts}{of} cuts, {rate:.0}/s{found}"));
+            let noun = counted::cuts(if expected > 0 { expected } else { cuts });
+            bar.set_message(format!("{cuts}{of} {noun}, {rate:.0}/s{found}"));
         }
     }
 }
