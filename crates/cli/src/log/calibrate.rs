@@ -147,7 +147,7 @@ fn try_calibrate(arguments: &CalibrateArguments) -> Result<u8, Failed> {
     let code = match arguments.json {
         true => out::json(&Report::new(path.to_string(), &text, &measured, &again)),
         false => {
-            eprintln!("{}", table(&measured, &again));
+            out::note(table(&measured, &again));
             out::OK
         }
     };
