@@ -110,6 +110,15 @@ pub fn list<'a>(title: &str, all: impl Iterator<Item = (&'a BuiltIn, String)>) -
     text
 }
 
+/// The same as JSON.
+pub fn as_json(all: &[BuiltIn]) -> serde_json::Value {
+    let one = |one: &BuiltIn| {
+        let (name, title, takes) = (one.name, one.title(), one.takes());
+        serde_json::json!({"name": name, "title": title, "takes": takes})
+    };
+    serde_json::json!({"built_in": all.iter().map(one).collect::<Vec<_>>()})
+}
+
 /// The same with how long each takes, and how to begin a file of one's own.
 pub fn list_with_times(of: &str, what: &str, all: &[BuiltIn]) -> String {
     let title = format!("Built-in {what}; run one with `tantalum {of} NAME`");

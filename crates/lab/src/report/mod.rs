@@ -446,6 +446,11 @@ impl Report {
     pub fn to_json(&self) -> String {
         crate::report::json::to_json(self)
     }
+
+    /// The same for a run that was interrupted, of which these rows are missing.
+    pub fn to_json_without(&self, missing: &[&str]) -> String {
+        crate::report::json::interrupted(self, missing)
+    }
 }
 
 #[cfg(test)]
