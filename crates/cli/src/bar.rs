@@ -1,6 +1,6 @@
 //! A progress bar for long work that an interrupt can end early.
 
-use crate::{interrupt, out, time};
+use crate::{interrupt, out, units};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -88,7 +88,7 @@ impl Bar {
         self.bar.inc(more);
         let seconds = self.began.seconds();
         if self.lines.is_due(seconds) {
-            let (after, done) = (time::said(seconds as u64), self.bar.position());
+            let (after, done) = (units::said(seconds as u64), self.bar.position());
             match self.bar.length() {
                 Some(all) => out::note(format_args!("{after}: {done} of at most {all} {what}")),
                 None => out::note(format_args!("{after}: {done} {what}")),

@@ -1,7 +1,7 @@
 //! `tantalum drive bench`: how fast the simulation itself is.
 
 use crate::bar::{Bar, Began, Lines};
-use crate::{out, time};
+use crate::{out, units};
 use clap::Args;
 use std::fmt::Write;
 use std::rc::Rc;
@@ -16,7 +16,7 @@ use tantalum_lab::subject::ssd_preset;
 Examples:
   tantalum drive bench
   tantalum drive bench --json
-  tantalum drive bench --design durassd --fill 1 --overwrite 0.5
+  tantalum drive bench --design durassd --fill 100% --overwrite 50%
 
 Rates are per second of processor time, so a busy machine disturbs them less. Compare
 them as ratios, on one machine.")]
@@ -33,11 +33,13 @@ pub struct DriveArguments {
     /// to 4 GB of memory)
     #[arg(long, value_name = "DESIGN")]
     design: Option<String>,
-    /// The share of the capacity to fill
-    #[arg(long, value_name = "SHARE", default_value_t = 1.0, requires = "design")]
+    /// How much of the capacity to fill; a number alone is a share: 0.5 is 50%
+    #[arg(long, value_name = "PERCENT", default_value = "100%", requires = "design",
+          value_parser = units::multiple)]
     fill: f64,
-    /// Random overwrites of 4 KiB after that, as a multiple of the capacity
-    #[arg(long, value_name = "TIMES", default_value_t = 1.0, requires = "design")]
+    /// Random overwrites of 4 KiB after that, of the capacity; a number alone is a multiple
+    #[arg(long, value_name = "PERCENT", default_value = "100%", requires = "design",
+          value_parser = units::multiple)]
     overwrite: f64,
 }
 
@@ -78,7 +80,7 @@ fn full(design: &Design, arguments: &DriveArguments) -> Result<BenchReport, Stri
         shown.set_position((done * WHOLE as f64) as u64);
         let seconds = began.seconds();
         if lines.is_due(seconds) {
-            let after = time::said(seconds as u64);
+            let after = units::said(seconds as u64);
             out::note(format_args!("{after}: {what}: {:.0} %", done * 100.0));
         }
     };

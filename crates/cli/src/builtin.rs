@@ -1,6 +1,7 @@
 //! The experiments that travel with the program: `tantalum run first` runs one in any folder.
 //!
-//! 1. A file of the user's comes first: a name is built in only where no such file is.
+//! 1. A file of the user's comes first: a name is built in only where no such file is. `NAME` and
+//!    `experiments/NAME.toml`, as documents name it, are the same one.
 //! 2. The text is that of the repository's `experiments/`, to the last byte.
 
 use crate::input;
@@ -83,7 +84,8 @@ pub fn read(path: &Path, all: &[BuiltIn]) -> Result<Cow<'static, str>, String> {
     let name = path.to_string_lossy();
     let is_missing = error.kind() == std::io::ErrorKind::NotFound;
     let mut every = RUNS.iter().chain(CRASHES).filter(|_| is_missing);
-    if let Some(found) = every.find(|b| b.name == name) {
+    let own_name = name.strip_prefix("experiments/").and_then(|file| file.strip_suffix(".toml"));
+    if let Some(found) = every.find(|b| b.name == own_name.unwrap_or(&name)) {
         return Ok(found.text.into());
     }
     let names: Vec<_> = all.iter().map(|b| b.name).collect();
@@ -106,6 +108,15 @@ pub fn list<'a>(title: &str, all: impl Iterator<Item = (&'a BuiltIn, String)>) -
         let _ = writeln!(text, "  {:width$}  {below}", "");
     }
     text
+}
+
+/// The same as JSON.
+pub fn as_json(all: &[BuiltIn]) -> serde_json::Value {
+    let one = |one: &BuiltIn| {
+        let (name, title, takes) = (one.name, one.title(), one.takes());
+        serde_json::json!({"name": name, "title": title, "takes": takes})
+    };
+    serde_json::json!({"built_in": all.iter().map(one).collect::<Vec<_>>()})
 }
 
 /// The same with how long each takes, and how to begin a file of one's own.
@@ -164,6 +175,12 @@ mod tests {
         let wrong = |name: &str| read(Path::new(name), RUNS).expect_err("it is not there");
         assert!(wrong("frst").contains("\"first\""), "{}", wrong("frst"));
         assert!(wrong("experiments/frist.toml").contains("\"first\""));
+        assert!(wrong("elsewhere/first.toml").contains("\"first\""));
+        let as_documented = read(Path::new("experiments/first.toml"), RUNS);
+        assert_eq!(
+            as_documented.expect("built in"),
+            read(Path::new("first"), RUNS).expect("it is")
+        );
         assert!(wrong("nothing-like-it").contains("linkbench"));
         assert!(read(Path::new("first"), RUNS).expect("built in").contains("title"));
         // What another command takes is found, so that this can be said.

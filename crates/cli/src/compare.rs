@@ -1,7 +1,7 @@
 //! `tantalum compare`: two reports in, a table of ratios out.
 
 use crate::counted::counted;
-use crate::{input, out};
+use crate::{input, out, table};
 use clap::Args;
 use comfy_table::{CellAlignment, ContentArrangement, Table};
 use serde_json::{Value, json};
@@ -27,7 +27,8 @@ Examples:
 Both files are reports of `tantalum run --json`, or both of `tantalum drive bench --json`.
 Rows are matched by name. B/A is the second value divided by the first. What is shown is
 beyond chance: further apart than the repetitions of a row. Without repetitions that is not
-known, and what differs by more than 1 % has a question mark. --all shows every measure.
+known, and what differs by more than 1 % has a question mark; the 10 that differ most are
+shown. --all shows every measure.
 `tantalum run EXPERIMENT --set repetitions=5` repeats each row.
 Exit codes: 0; 1, something is worse by more than --fail-over allows; 2, the files cannot
 be compared.")]
@@ -47,7 +48,7 @@ pub struct CompareArguments {
     html: Option<PathBuf>,
     /// End with 1 if a measure of a row is worse in the second report by more than this, or if a
     /// row is no longer as expected; applies only if both made the same number of cuts
-    #[arg(long, value_name = "PERCENT", value_parser = crate::run::percent)]
+    #[arg(long, value_name = "PERCENT", value_parser = crate::units::percent)]
     fail_over: Option<f64>,
 }
 
@@ -155,9 +156,27 @@ fn text(c: &Comparison, all: bool) -> String {
             Some([a, b]) => format!("  ({a}; now {b})"),
             None => String::new(),
         };
-        text += &format!("\n{}{result}\n{}\n", row.name, table(c, &row.pairs));
+        let table = table::shown(measures(c, &row.pairs), |_| None);
+        text += &format!("\n{}{result}\n{table}\n", row.name);
     }
     text
+}
+
+/// So many differences that cannot be judged are shown: those that are largest.
+const UNJUDGED_SHOWN: usize = 10;
+
+/// How far two values are apart, whichever is the larger one.
+fn distance(pair: &Pair) -> f64 {
+    pair.ratio().map_or(f64::INFINITY, |ratio| ratio.ln().abs())
+}
+
+/// The judgement of a difference.
+fn is_better(cell: &str) -> Option<bool> {
+    match cell {
+        "better" => Some(true),
+        "worse" => Some(false),
+        _ => None,
+    }
 }
 
 /// What differs by more than chance, in one table, and how much does not.
@@ -168,9 +187,7 @@ fn changes(c: &Comparison) -> String {
             text += &format!("no longer as expected: {}: {a}; now {b}\n", row.name);
         }
     }
-    let mut table = new_table();
-    table.set_header(["row", "measure", "A", "B", "B/A", ""]);
-    let (mut shown, mut not_judged, mut known) = (0, 0, 0);
+    let (mut shown, mut not_judged, mut known) = (Vec::new(), Vec::new(), 0);
     for row in &c.rows {
         for (i, (measure, pair)) in c.measures.iter().zip(&row.pairs).enumerate() {
             let is_count = measure.unit == units::Unit::Count && !c.equal_cuts;
@@ -185,23 +202,34 @@ fn changes(c: &Comparison) -> String {
                 (Difference::Real, false) => "better",
                 _ => "?",
             };
-            match difference {
-                Difference::Real => shown += 1,
-                _ => not_judged += 1,
-            }
-            table.add_row([
+            let cells = [
                 row.name.clone(),
                 measure.name.to_string(),
                 units::value(pair.a, measure.unit),
                 units::value(pair.b, measure.unit),
                 units::ratio(pair.ratio()),
                 mark.to_string(),
-            ]);
+            ];
+            match difference {
+                Difference::Real => shown.push(cells),
+                _ => not_judged.push((distance(pair), cells)),
+            }
         }
     }
-    if shown + not_judged > 0 {
-        align(&mut table, &[2, 3, 4]);
-        text += &format!("\n{table}\n");
+    let (shown, not_judged) = {
+        let mut table = new_table();
+        table.set_header(["row", "measure", "A", "B", "B/A", ""]);
+        table.add_rows(&shown);
+        not_judged.sort_by(|a, b| b.0.total_cmp(&a.0));
+        table.add_rows(not_judged.iter().take(UNJUDGED_SHOWN).map(|(_, cells)| cells));
+        if !table.is_empty() {
+            align(&mut table, &[2, 3, 4]);
+            text += &format!("\n{}\n", table::shown(table, is_better));
+        }
+        (shown.len() as u64, not_judged.len() as u64)
+    };
+    if let more @ 1.. = not_judged.saturating_sub(UNJUDGED_SHOWN as u64) {
+        text += &format!("{more} more: --all\n");
     }
     let rows = counted(c.rows.len() as u64, "row", "rows");
     let measures = counted(known as u64, "measure", "measures");
@@ -243,7 +271,7 @@ fn align(table: &mut Table, numbers: &[usize]) {
     }
 }
 
-fn table(c: &Comparison, pairs: &[Pair]) -> Table {
+fn measures(c: &Comparison, pairs: &[Pair]) -> Table {
     let mut table = new_table();
     table.set_header(["measure", "A", "B", "B/A"]);
     for (measure, pair) in c.measures.iter().zip(pairs) {

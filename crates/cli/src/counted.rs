@@ -2,6 +2,11 @@
 
 pub use tantalum_device::counted;
 
+/// "cut" or "cuts", behind a number that comes from elsewhere.
+pub fn cuts(n: u64) -> &'static str {
+    if n == 1 { "cut" } else { "cuts" }
+}
+
 /// The verb of so many things.
 pub fn were(n: u64) -> &'static str {
     if n == 1 { "was" } else { "were" }

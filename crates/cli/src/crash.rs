@@ -6,7 +6,7 @@ mod summary;
 
 use crate::counted::{counted, were};
 use crate::random::random;
-use crate::{builtin, file_kind, init, near, out, repeat, time};
+use crate::{builtin, file_kind, init, near, out, repeat, units};
 use clap::Args;
 use findings::Findings;
 use progress::Progress;
@@ -29,15 +29,14 @@ const NAMED: usize = 4;
 #[command(after_help = "\
 Examples:
   tantalum crash                                                 what is built in
-  tantalum crash crash                                           one of these, in any folder
   tantalum crash --init mine.toml                                one to start from, commented
-  tantalum crash experiments/crash.toml                          some points of each row
-  tantalum crash experiments/crash.toml --exhaustive --nested 2  all of them, and recoveries
-  tantalum crash experiments/crash.toml --row durassd --samples 100000
-  tantalum crash experiments/crash.toml --for 2m --seed random   a new seed, for two minutes
-  tantalum crash experiments/crash.toml --for 8h --seed random --findings found.jsonl
-  tantalum crash experiments/crash.toml --swarm 1000 --seed 7    random drives
-  tantalum crash experiments/crash.toml --row durassd/default --case 3.412.17
+  tantalum crash crash                                           some points of each row
+  tantalum crash crash --exhaustive --nested 2                   all of them, and recoveries
+  tantalum crash crash --row durassd --samples 100000
+  tantalum crash crash --for 2m --seed random                    a new seed, for two minutes
+  tantalum crash crash --for 8h --seed random --findings found.jsonl
+  tantalum crash crash --swarm 1000 --seed 7                     random drives
+  tantalum crash crash --row durassd/default --case 3.412.17
 
 A cut is explored in a copy of the drive: emergency dump, recovery, a check of its whole content,
 more work, another cut, another check. All rows get equal shares. The exploration continues after a
@@ -133,7 +132,7 @@ impl Seed {
 }
 
 fn budget(text: &str) -> Result<Nanos, String> {
-    match time::time(text)? {
+    match units::time(text)? {
         Nanos(0) => Err("the time must be longer than 0".into()),
         time => Ok(time),
     }
@@ -175,7 +174,7 @@ pub fn crash(arguments: &CrashArguments) -> u8 {
         (Err(message), _) | (_, Err(message)) => return out::error(message, out::USAGE),
     };
     let plan = plan(arguments, &file);
-    let said = arguments.budget.map(|budget| time::said(budget.as_secs_f64().ceil() as u64));
+    let said = arguments.budget.map(|budget| units::said(budget.as_secs_f64().ceil() as u64));
     let repeat = |row: &str, case: &str| again(arguments, file.seed, row, case);
     let seconds = arguments.budget.map(Nanos::as_secs_f64);
     let began = process_cpu_seconds();

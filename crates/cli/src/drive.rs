@@ -24,8 +24,6 @@ mod view;
 #[cfg(feature = "live")]
 mod words;
 
-#[cfg(feature = "torture")]
-pub use crate::size::bytes;
 pub use create::named;
 #[cfg(feature = "torture")]
 pub use live::time_scale;

@@ -1,7 +1,7 @@
 //! `tantalum fit`: the parameters with which a design gives numbers that were measured on a drive.
 
 use crate::bar::Bar;
-use crate::{input, out};
+use crate::{input, out, table};
 use clap::Args;
 use comfy_table::{CellAlignment, ContentArrangement, Table};
 use serde_json::{Value, json};
@@ -13,12 +13,12 @@ use tantalum_lab::fit::{Effort, Findings, Fit, Fitted, NOTHING, Residual, Watch,
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  scripts/measure-drive --destroy-data /dev/nvme1n1 > numbers.toml
   tantalum fit numbers.toml --design tlc-modern --out mine.toml
   tantalum fit numbers.toml --design mine.toml --free link.latency_ns,timing.read_us
   tantalum drive create disk.img --design mine.toml --capacity 16GiB
 
-The file of numbers has any of these keys: read_4k_us, read_4k_iops_32, read_4k_iops_128, write_4k_us,
+The file of numbers has any of these keys, as in `read_4k_us = 78.5`; measure them with fio (the
+script measure-drive of the repository does): read_4k_us, read_4k_iops_32, read_4k_iops_128, write_4k_us,
 write_16k_us, write_4k_iops_32, write_4k_iops_128, read_mb_s, write_mb_s, fsync_1_per_s, fsync_32_per_s,
 fsync_256_per_s. The drive of the model has few blocks, does not collect garbage, and is measured in
 virtual time. Parameters on which no number depends stay as they are. The same numbers, design and
@@ -26,7 +26,7 @@ seed give the same result.
 Exit codes: 0, fitted; 1, the mean deviation is above --within; 2, the command, the file of numbers
 or the design is invalid.")]
 pub struct FitArguments {
-    /// The numbers (TOML), as scripts/measure-drive prints them
+    /// The numbers (TOML), of what was measured on the drive
     numbers: PathBuf,
     /// The design to begin with: a preset, or a file with a design. What is not free stays as it is
     #[arg(long, value_name = "DESIGN")]
@@ -38,8 +38,8 @@ pub struct FitArguments {
     /// Write the fitted design to this file
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// The mean deviation with which the command still ends well, in per cent
-    #[arg(long, value_name = "PERCENT", value_parser = crate::run::percent)]
+    /// The mean deviation with which the command still ends well
+    #[arg(long, value_name = "PERCENT", value_parser = crate::units::percent)]
     within: Option<f64>,
     /// Measure for a shorter time, and end sooner
     #[arg(long)]
@@ -156,7 +156,8 @@ fn file(design: &str) -> Option<&Path> {
 
 fn prepare(arguments: &FitArguments) -> Result<Fit, String> {
     let name = arguments.numbers.display();
-    let advice = format!("`scripts/measure-drive DEVICE > {name}` of the repository measures them");
+    let advice = "measure them with fio: the script measure-drive of the repository does it, and \
+                  `tantalum fit --help` names them";
     let text = input::text("the file of numbers", &arguments.numbers, advice)?;
     let numbers = parse_numbers(&text).map_err(|e| format!("{name}: {e}"))?;
     let base = crate::drive::named(&arguments.design)?;
@@ -225,6 +226,7 @@ fn summary(found: &Findings, toml: Option<&String>) -> String {
             },
         ]);
     }
+    let [numbers, parameters] = [numbers, parameters].map(|table| table::shown(table, |_| None));
     let mut text = String::new();
     // Writing to a string does not fail.
     let _ = writeln!(

@@ -17,7 +17,6 @@ mod explain;
 mod fault;
 mod file_kind;
 mod fit;
-mod gains;
 mod init;
 mod input;
 mod interrupt;
@@ -39,16 +38,15 @@ mod run;
 mod search;
 #[cfg(feature = "live")]
 mod shared_words;
-mod size;
 mod sums;
 mod table;
-mod time;
 #[cfg(feature = "torture")]
 mod torture;
 #[cfg(not(feature = "torture"))]
 #[path = "without/torture.rs"]
 mod torture;
 mod trace;
+mod units;
 #[cfg(test)]
 mod without;
 
@@ -225,5 +223,62 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         command().debug_assert();
+    }
+
+    /// Calls `seen` with each argument of the command that has a value and of those below it.
+    fn each_argument(command: &clap::Command, seen: &mut impl FnMut(String, &clap::Arg)) {
+        for argument in command.get_arguments().filter(|a| a.get_action().takes_values()) {
+            seen(format!("{}, {}", command.get_name(), argument.get_id()), argument);
+        }
+        command.get_subcommands().for_each(|below| each_argument(below, seen));
+    }
+
+    /// Whether the parser of this argument takes the value, or why not.
+    fn takes(argument: &clap::Arg, value: &str) -> Result<(), String> {
+        let alone = clap::Arg::new("x").value_parser(argument.get_value_parser().clone());
+        let parsed = clap::Command::new("t").arg(alone).try_get_matches_from(["t", value]);
+        parsed.map(|_| ()).map_err(|e| e.to_string())
+    }
+
+    /// Calls `seen` with the name and the long help of the command and of those below it.
+    fn each_help(command: &mut clap::Command, seen: &mut impl FnMut(&str, &str)) {
+        let help = command.render_long_help().to_string();
+        seen(command.get_name(), &help);
+        command.get_subcommands_mut().for_each(|below| each_help(below, seen));
+    }
+
+    #[test]
+    fn no_help_names_what_only_a_checkout_has() {
+        let mut helps = 0;
+        let mut all = command();
+        each_help(&mut all, &mut |name, help| {
+            helps += 1;
+            for folder in ["experiments/", "scripts/", ".ci/"] {
+                assert!(!help.contains(folder), "{name}: {folder}\n{help}");
+            }
+        });
+        assert!(helps > 15, "{helps}");
+    }
+
+    #[test]
+    fn sizes_times_and_percentages_have_one_form_everywhere() {
+        let forms = [("SIZE", "1.5GiB"), ("TIME", "250us"), ("PERCENT", "5%")];
+        let mut seen = Vec::new();
+        each_argument(&command(), &mut |whose, argument| {
+            for name in argument.get_value_names().unwrap_or_default() {
+                let other_units = ["MS", "US", "KIB", "MIB", "BYTES", "SECONDS", "SHARE", "TIMES"];
+                assert!(!other_units.contains(&name.as_str()), "{whose}: {name}");
+                let of = |form: &&(&str, &str)| name.split([',', '[']).next() == Some(form.0);
+                let Some((kind, value)) = forms.iter().find(of) else { continue };
+                if let Err(why) = takes(argument, value) {
+                    assert!(why.contains("it should be from"), "{whose}: {why}");
+                }
+                assert!(takes(argument, "5 parsec").is_err(), "{whose}");
+                seen.push(*kind);
+            }
+        });
+        let count = |kind: &str| seen.iter().filter(|seen| **seen == kind).count();
+        assert!(count("TIME") >= 3 && count("PERCENT") >= 6, "{seen:?}");
+        assert!(count("SIZE") >= 3, "{seen:?}");
     }
 }

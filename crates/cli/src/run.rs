@@ -3,7 +3,7 @@
 mod bars;
 
 use crate::counted::counted;
-use crate::{builtin, file_kind, init, interrupt, near, out, repeat, table};
+use crate::{builtin, file_kind, init, interrupt, near, out, repeat, table, units};
 use bars::Bars;
 use clap::Args;
 use std::fs::File;
@@ -28,15 +28,14 @@ Examples:
   tantalum run                                 the experiments that are built in
   tantalum run first                           one of them, in any folder
   tantalum run --init mine.toml                one to start from, commented
-  tantalum run experiments/first.toml
-  tantalum run experiments/first.toml --html first.html
-  tantalum run experiments/first.toml --svg throughput=first.svg
-  tantalum run experiments/first.toml --cuts 500 --json first.json
-  tantalum run experiments/first.toml --list   the names of its rows
-  tantalum run experiments/first.toml --row linkbench/durassd --seed 7
-  tantalum run experiments/first.toml --set run.clients=8 --set drive.cache.buffer_kib=4096
-  tantalum run experiments/first.toml --quick --check-determinism
-  tantalum run experiments/first.toml --row ycsb-a/durassd/wal/full --log-writes w.log
+  tantalum run first --html first.html
+  tantalum run first --svg throughput=first.svg
+  tantalum run first --cuts 500 --json first.json
+  tantalum run first --list                     the names of its rows
+  tantalum run first --row linkbench/durassd --seed 7
+  tantalum run first --set run.clients=8 --set drive.cache.buffer_kib=4096
+  tantalum run first --quick --check-determinism
+  tantalum run first --row ycsb-a/durassd/wal/full --log-writes w.log
 
 The same seed gives the same table, and the same JSON and page to the last byte.
 Exit codes: 0, every row is as expected; 1, one is not, or published numbers are too far away
@@ -82,7 +81,7 @@ pub struct RunArguments {
     check_determinism: bool,
     /// Fail if the results are off from the published numbers, of rows and ratios, by more than this
     /// on average
-    #[arg(long, value_name = "PERCENT", value_parser = percent, conflicts_with = "quick")]
+    #[arg(long, value_name = "PERCENT", value_parser = units::percent, conflicts_with = "quick")]
     published_within: Option<f64>,
     /// Only rows whose name contains this (names are workload/design/journal/synchronous);
     /// may be given several times
@@ -100,6 +99,19 @@ impl RunArguments {
     /// The experiment as the user named it.
     fn named(&self) -> &Path {
         self.experiment.as_deref().unwrap_or(Path::new(""))
+    }
+
+    /// Whether standard output gets JSON, and no table.
+    fn prints_json(&self) -> bool {
+        self.json.as_deref() == Some(Path::new("-"))
+    }
+
+    /// The files that get results at the end.
+    fn files(&self) -> Vec<String> {
+        let json = self.json.as_deref().filter(|_| !self.prints_json());
+        let named = [json, self.html.as_deref()].into_iter().flatten();
+        let drawn = self.svg.iter().map(|drawing| drawing.file.as_path());
+        named.chain(drawn).map(|path| path.display().to_string()).collect()
     }
 
     /// All words of the command that repeats this run, but the program and the choice of rows. They
@@ -123,18 +135,6 @@ impl RunArguments {
         let mut words = self.words(report);
         words.extend(["--row".into(), row.name.clone()]);
         repeat::command(&words)
-    }
-}
-
-/// Reads a share in per cent.
-///
-/// # Errors
-/// The expected form, in a line.
-pub fn percent(argument: &str) -> Result<f64, String> {
-    let number = argument.trim().trim_end_matches('%').trim_end().parse::<f64>();
-    match number {
-        Ok(number) if number.is_finite() && number >= 0.0 => Ok(number),
-        _ => Err("expected a number of per cent, at least 0, as in 12".into()),
     }
 }
 
@@ -215,6 +215,9 @@ pub fn run(arguments: &RunArguments) -> u8 {
         return init::RUN.write(file);
     }
     if arguments.experiment.is_none() {
+        if arguments.prints_json() {
+            return out::json(&builtin::as_json(builtin::RUNS));
+        }
         let list = builtin::list_with_times("run", "experiments", builtin::RUNS);
         return out::bytes(list.as_bytes());
     }
@@ -229,6 +232,9 @@ pub fn run(arguments: &RunArguments) -> u8 {
         Ok(rows) => rows,
         Err(message) => return out::error(message, out::USAGE),
     };
+    if arguments.list && arguments.json.is_some() {
+        return list(&rows, arguments);
+    }
     if arguments.list {
         return out::lines(rows.iter().map(|row| row.name.as_str()));
     }
@@ -251,7 +257,7 @@ pub fn run(arguments: &RunArguments) -> u8 {
     let bars =
         Bars::new(rows.len() as u64, passes * rows.len() as u64 * u64::from(experiment.cuts));
     let done = Done::default();
-    end_at_interrupt(&bars, &experiment, &rows, &done);
+    end_at_interrupt(&bars, &experiment, &rows, &done, arguments);
     let json = arguments.json.as_deref().filter(|p| *p != Path::new("-"));
     let open = |file: Option<&Path>| file.map(out::Sink::open).transpose();
     let (json, html) = match (open(json), open(arguments.html.as_deref())) {
@@ -316,6 +322,26 @@ pub fn run(arguments: &RunArguments) -> u8 {
     code
 }
 
+/// The rows as JSON, to where --json says.
+fn list(rows: &[Row], arguments: &RunArguments) -> u8 {
+    let row = |row: &Row| {
+        serde_json::json!({
+            "name": row.name,
+            "workload": row.workload.to_string(),
+            "design": row.design,
+            "expect": row.expect,
+        })
+    };
+    let list = serde_json::json!({"list": rows.iter().map(row).collect::<Vec<_>>()});
+    match arguments.json.as_deref().filter(|_| !arguments.prints_json()) {
+        None => out::json(&list),
+        Some(file) => match out::Sink::open(file) {
+            Ok(sink) => sink.put(&format!("{list:#}\n")),
+            Err(message) => out::error(message, out::USAGE),
+        },
+    }
+}
+
 /// The line that is printed first.
 fn beginning(experiment: &Experiment, rows: usize, threads: usize) -> String {
     let threads = threads.min(rows);
@@ -367,24 +393,57 @@ fn end_log(log: Log, path: &Path) -> u8 {
 /// The rows that have ended, for a user who interrupts the run.
 type Done = Arc<Mutex<Vec<RowReport>>>;
 
-/// Makes an interrupt print the rows that have ended, say how many are missing, and end the program.
-fn end_at_interrupt(bars: &Bars, experiment: &Experiment, rows: &[Row], done: &Done) {
+/// So many missing rows are named after an interrupt.
+const MISSING_NAMED: usize = 5;
+
+/// Makes an interrupt print the rows that have ended, name those that are missing, and end the program.
+/// Files are left as they were: an older report of all rows is worth more than a new one of some.
+fn end_at_interrupt(
+    bars: &Bars,
+    experiment: &Experiment,
+    rows: &[Row],
+    done: &Done,
+    arguments: &RunArguments,
+) {
     let (bars, experiment, done) = (bars.clone(), experiment.clone(), done.clone());
+    let json_to_stdout = arguments.prints_json();
+    let files = arguments.files();
     let names: Vec<String> = rows.iter().map(|row| row.name.clone()).collect();
     interrupt::at_each(move || {
         bars.clear();
         let mut ended = std::mem::take(&mut *done.lock().unwrap_or_else(PoisonError::into_inner));
         ended.sort_by_key(|row| names.iter().position(|name| *name == row.name));
-        let (rows, missing) = (names.len(), names.len().saturating_sub(ended.len()));
-        if !ended.is_empty() {
-            let report = runner::report(&experiment, ended);
+        let missing: Vec<&str> = names.iter().map(String::as_str).collect();
+        let missing: Vec<&str> =
+            missing.into_iter().filter(|name| ended.iter().all(|row| row.name != *name)).collect();
+        let is_empty = ended.is_empty();
+        let report = runner::report(&experiment, ended);
+        if json_to_stdout {
+            out::bytes(report.to_json_without(&missing).as_bytes());
+        } else if !is_empty {
             out::bytes(table::tables(&report).as_bytes());
         }
-        let (rows, are) =
-            (counted(rows as u64, "row", "rows"), if missing == 1 { "is" } else { "are" });
-        out::note(format_args!("interrupted: {missing} of {rows} {are} missing"));
+        out::note(interrupted(&missing, names.len()));
+        if !files.is_empty() {
+            out::note(format_args!("not written: {}", files.join(", ")));
+        }
         std::process::exit(out::INTERRUPTED);
     });
+}
+
+/// How many rows are missing, and the first of them.
+fn interrupted(missing: &[&str], rows: usize) -> String {
+    let are = if missing.len() == 1 { "is" } else { "are" };
+    let of = counted(rows as u64, "row", "rows");
+    let mut line = format!("interrupted: {} of {of} {are} missing", missing.len());
+    let named = &missing[..missing.len().min(MISSING_NAMED)];
+    if !named.is_empty() {
+        line += &format!(": {}", named.join(", "));
+    }
+    match missing.len() - named.len() {
+        0 => line,
+        more => format!("{line}, and {more} more"),
+    }
 }
 
 /// Whether two runs were equal, to the last event.
@@ -441,8 +500,7 @@ fn choose(experiment: &Experiment, words: &[String]) -> Result<Vec<Row>, String>
 }
 
 fn print(report: &Report, arguments: &RunArguments) -> u8 {
-    let json_to_stdout = arguments.json.as_deref() == Some(Path::new("-"));
-    let mut code = if json_to_stdout {
+    let mut code = if arguments.prints_json() {
         out::bytes(report.to_json().as_bytes())
     } else {
         out::bytes(table::tables(report).as_bytes())
@@ -521,6 +579,18 @@ mod tests {
         assert_eq!(value("a=b=c"), is("a", string("b=c")));
         assert_eq!(value("a=1\ny=2"), is("a", string("1\ny=2")));
         assert!(value("cuts").is_err() && value("=3").is_err());
+    }
+
+    #[test]
+    fn missing_rows_are_named_until_they_are_too_many() {
+        assert_eq!(interrupted(&["a"], 2), "interrupted: 1 of 2 rows is missing: a");
+        let all = ["a", "b", "c", "d", "e", "f", "g"];
+        assert_eq!(
+            interrupted(&all[..5], 5),
+            "interrupted: 5 of 5 rows are missing: a, b, c, d, e"
+        );
+        assert!(interrupted(&all, 9).ends_with("missing: a, b, c, d, e, and 2 more"));
+        assert_eq!(interrupted(&[], 1), "interrupted: 0 of 1 row are missing");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! `tantalum search`: the least energy with which a drive meets limits of speed and restart time.
 
 use crate::bar::Bar;
-use crate::{builtin, file_kind, init, out};
+use crate::{builtin, file_kind, init, out, table, units};
 use clap::Args;
 use comfy_table::{CellAlignment, ContentArrangement, Table};
 use std::fmt::Write;
@@ -32,7 +32,7 @@ Examples:
   tantalum search                              the experiments that are built in, and their jobs
   tantalum search --init mine.toml             one to start from, commented
   tantalum search --workload random --recovery-max 1s --slowdown-max 5%
-  tantalum search experiments/spartan.toml --workload tpcc-mix --recovery-max 50ms --slowdown-max 2%
+  tantalum search spartan --workload tpcc-mix --recovery-max 50ms --slowdown-max 2%
   tantalum search mine.toml --workload w --base durassd --recovery-max 1s --slowdown-max 5% --html s.html
   tantalum search --workload random --recovery-max 1s --slowdown-max 5% --set drive.geometry.blocks=256
 
@@ -57,10 +57,10 @@ pub struct SearchArguments {
     #[arg(long, value_name = "NAME")]
     workload: Option<String>,
     /// The longest restart, from the return of the power to a drive that takes commands: 50ms, 2s
-    #[arg(long, value_name = "TIME", value_parser = crate::time::time)]
+    #[arg(long, value_name = "TIME", value_parser = units::time)]
     recovery_max: Option<Nanos>,
-    /// How much slower than with full protection the drive may be, in per cent: 5%
-    #[arg(long, value_name = "PERCENT", value_parser = percent)]
+    /// How much slower than with full protection the drive may be: 5%
+    #[arg(long, value_name = "PERCENT", value_parser = slowdown)]
     slowdown_max: Option<f64>,
     /// The design that candidates vary: a preset or one of the file
     #[arg(long, value_name = "DESIGN", default_value = BASE)]
@@ -77,7 +77,7 @@ pub struct SearchArguments {
     cuts: u32,
     /// The least load before each cut: as much is programmed as all dies can in this time, and
     /// whole rounds of the journal
-    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = crate::time::time)]
+    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = units::time)]
     load: Nanos,
     /// Try all candidates, including those that need more energy or cannot meet the limits
     #[arg(long)]
@@ -102,11 +102,11 @@ pub struct SearchArguments {
     threads: Option<u16>,
 }
 
-fn percent(text: &str) -> Result<f64, String> {
-    let number = text.trim().trim_end_matches('%').trim().parse::<f64>();
-    match number {
-        Ok(n) if (0.0..100.0).contains(&n) => Ok(n / 100.0),
-        _ => Err("expected per cent, from 0 to less than 100, as in 5%".into()),
+/// A slowdown, as a share: a drive that is 100 % slower does nothing.
+fn slowdown(text: &str) -> Result<f64, String> {
+    match units::percent(text)? / 100.0 {
+        share if share < 1.0 => Ok(share),
+        _ => Err("it should be from 0% to less than 100%".into()),
     }
 }
 
@@ -310,7 +310,8 @@ fn summary(found: &Findings, volts: Voltages) -> String {
         }
     }
     // Writing to a string does not fail.
-    let _ = writeln!(text, "{table}");
+    let is_good = |cell: &str| (cell == "FOUND").then_some(true);
+    let _ = writeln!(text, "{}", table::shown(table, is_good));
     if shown.len() < found.pareto.len() {
         let _ = writeln!(text, "({} more are in --json)", found.pareto.len() - shown.len());
     }

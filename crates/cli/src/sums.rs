@@ -1,6 +1,6 @@
 //! `tantalum published`: how far reports are off what was published, each and together.
 
-use crate::{compare, out};
+use crate::{compare, out, table};
 use clap::Args;
 use comfy_table::{CellAlignment, ContentArrangement, Table};
 use serde_json::{Value, json};
@@ -12,7 +12,7 @@ use tantalum_lab::report::sums::{self, Sum};
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  tantalum run experiments/tpcc.toml --json tpcc.json
+  tantalum run tpcc --json tpcc.json
   tantalum published tpcc.json linkbench.json
   tantalum published tpcc.json linkbench.json --json
 
@@ -67,6 +67,7 @@ fn text(all: &[Sum]) -> String {
             column.set_cell_alignment(CellAlignment::Right);
         }
     }
+    let table = table::shown(table, |_| None);
     format!("{table}\n\n{total}\n{LEGEND}")
 }
 

@@ -1,11 +1,12 @@
 //! The table of an experiment, for a terminal of any width; results have colours where it shows them.
 
 use crate::counted::counted;
-use crate::{gains, out, published};
+use crate::{out, published};
 use comfy_table::{CellAlignment, ContentArrangement, Table};
 use std::fmt::Write;
 use tantalum_lab::file::experiment::WorkloadKind;
 use tantalum_lab::report::figures::{DriveFigures, RestartFigures};
+use tantalum_lab::report::gains;
 use tantalum_lab::report::terms::Terms;
 use tantalum_lab::report::{Report, RowReport, Times};
 use tantalum_rt::Nanos;
@@ -53,19 +54,52 @@ fn measured(r: &RowReport, name: &str, unit: f64) -> String {
 /// All tables of a report, one for each workload.
 pub fn tables(report: &Report) -> String {
     let text = tables_within(report, width());
-    if out::has_colours() { painted(&text) } else { text }
+    if out::has_colours() { painted(&text, result) } else { text }
 }
 
-/// The text with the results in colours: green for what is kept, red for what is not as expected.
-fn painted(text: &str) -> String {
+/// How good the result of a row is, for its colour; `None`: neither good nor bad.
+type Judge = fn(&str) -> Option<bool>;
+
+/// A table of another command: as narrow as the terminal, or as COLUMNS says. Where neither gives a
+/// width, its rows are not broken, for other programs to read. The last column has colours where
+/// the terminal shows them.
+pub fn shown(table: Table, is_good: Judge) -> String {
+    shown_within(table, known_width(), is_good, out::has_colours())
+}
+
+fn shown_within(mut table: Table, width: Option<usize>, is_good: Judge, colours: bool) -> String {
+    if let Some(width) = width.filter(|width| is_wider(&table, *width)) {
+        fit(&mut table, width);
+    }
+    let text = table.to_string();
+    match colours {
+        true => painted(&text, is_good).trim_end_matches('\n').to_string(),
+        false => text,
+    }
+}
+
+/// Wraps cells until the table has this width.
+fn fit(table: &mut Table, width: usize) {
+    table.set_content_arrangement(ContentArrangement::Dynamic);
+    table.set_width(u16::try_from(width).unwrap_or(u16::MAX));
+}
+
+/// The results of rows of experiments.
+fn result(cell: &str) -> Option<bool> {
+    match cell {
+        "kept" => Some(true),
+        "FAILED" | "BROKEN" | "LOST" | "NO LOSS?" | "TOO FEW CUTS" => Some(false),
+        _ => None,
+    }
+}
+
+/// The text with the results in colours: green for what is good, red for what is bad.
+fn painted(text: &str, is_good: Judge) -> String {
     let mut painted = String::with_capacity(text.len());
     for line in text.lines() {
         let cell = line.strip_suffix('|').and_then(|line| line.rsplit_once('|'));
-        let paint = cell.and_then(|(_, cell)| match cell.trim() {
-            "kept" => Some("32"),
-            "FAILED" | "BROKEN" | "LOST" | "NO LOSS?" | "TOO FEW CUTS" => Some("1;31"),
-            _ => None,
-        });
+        let paint = cell.and_then(|(_, cell)| is_good(cell.trim()));
+        let paint = paint.map(|is_good| if is_good { "32" } else { "1;31" });
         let _ = match (cell, paint) {
             (Some((before, cell)), Some(paint)) => {
                 writeln!(painted, "{before}|\x1b[{paint}m{cell}\x1b[0m|")
@@ -78,10 +112,14 @@ fn painted(text: &str) -> String {
 
 /// The width of a line: the terminal's, or COLUMNS where there is no terminal.
 #[allow(clippy::disallowed_methods, reason = "the edge: the user's terminal")]
-fn width() -> usize {
+fn known_width() -> Option<usize> {
     let columns = || std::env::var("COLUMNS").ok()?.parse().ok();
     let known = Table::new().width().map(usize::from).or_else(columns);
-    known.filter(|w| *w > 0).unwrap_or(USUAL_WIDTH)
+    known.filter(|w| *w > 0)
+}
+
+fn width() -> usize {
+    known_width().unwrap_or(USUAL_WIDTH)
 }
 
 fn tables_within(report: &Report, width: usize) -> String {
@@ -107,9 +145,9 @@ fn tables_within(report: &Report, width: usize) -> String {
             WorkloadKind::Pages(name) | WorkloadKind::Job(name) => name,
         };
         let _ = writeln!(text, "\n{title}\n{}", table(rows, width));
-        let Terms { rate, writes, .. } = *Terms::of(rows);
-        text.push_str(&gains::lines(rows, if rate == "per second" { "rate" } else { rate }));
-        text.push_str(&gains::losses(rows, writes));
+        for line in gains::lines(&rows.iter().collect::<Vec<_>>()) {
+            let _ = writeln!(text, "{line}");
+        }
         for row in rows {
             for note in row.notes() {
                 let _ = writeln!(text, "{}: {note}", row.name);
@@ -142,8 +180,7 @@ fn drives(report: &Report, width: usize) -> String {
         table = drives_with(&designs, |title| !title.contains("wait"));
     }
     if is_wider(&table, width) {
-        table.set_content_arrangement(ContentArrangement::Dynamic);
-        table.set_width(u16::try_from(width).unwrap_or(u16::MAX));
+        fit(&mut table, width);
     }
     format!(
         "\nDrives, from the least to the most of their rows\n{table}\n{}{}",
@@ -278,8 +315,7 @@ fn table(rows: &[RowReport], width: usize) -> Table {
         }
     }
     let mut table = table_without(rows, 0);
-    table.set_content_arrangement(ContentArrangement::Dynamic);
-    table.set_width(u16::try_from(width).unwrap_or(u16::MAX));
+    fit(&mut table, width);
     table
 }
 
@@ -409,10 +445,39 @@ mod tests {
     fn results_are_painted_and_nothing_else_is() {
         let text = "|design|result|\n|a     |kept  |\n|b     |loses |\n|c     |LOST  |\nkept\n";
         assert_eq!(
-            painted(text),
+            painted(text, result),
             "|design|result|\n|a     |\x1b[32mkept  \x1b[0m|\n|b     |loses |\n\
              |c     |\x1b[1;31mLOST  \x1b[0m|\nkept\n"
         );
+    }
+
+    #[test]
+    fn other_tables_fit_the_width_and_have_colours_where_asked() {
+        let table = || {
+            let mut table = Table::new();
+            table.load_preset(comfy_table::presets::ASCII_MARKDOWN);
+            table.set_content_arrangement(ContentArrangement::Disabled);
+            table.set_header(["a row with a long name", "what happened to it", ""]);
+            table.add_row(["the first of all of the rows", "nothing that is bad", "clean"]);
+            table.add_row(["the second of the rows", "something that is bad", "FOUND"]);
+            table
+        };
+        let judge: Judge = |cell| match cell {
+            "clean" => Some(true),
+            "FOUND" => Some(false),
+            _ => None,
+        };
+        let most = |text: &str| text.lines().map(|line| line.chars().count()).max();
+        let plain = shown_within(table(), None, judge, false);
+        assert_eq!(plain.lines().count(), 4, "{plain}");
+        assert_eq!(shown_within(table(), Some(200), judge, false), plain);
+        let narrow = shown_within(table(), Some(50), judge, false);
+        assert!(most(&narrow) <= Some(50) && most(&plain) > Some(50), "{narrow}");
+        assert!(!plain.contains('\x1b') && !narrow.contains('\x1b'));
+        let coloured = shown_within(table(), None, judge, true);
+        assert!(coloured.contains("\x1b[32m clean \x1b[0m|"), "{coloured}");
+        assert!(coloured.contains("\x1b[1;31m FOUND \x1b[0m|"), "{coloured}");
+        assert_eq!(coloured.matches("\x1b[0m").count(), 2);
     }
 
     #[test]

@@ -1,15 +1,17 @@
 //! `tantalum torture`: real databases, with power cuts under load.
 
 use crate::bar::Bar;
-use crate::drive::{bytes, time_scale};
+use crate::counted::cuts;
+use crate::drive::time_scale;
 use crate::members::Sync;
-use crate::out;
+use crate::{out, units};
 use clap::{Args, ValueEnum};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
+use tantalum_rt::Nanos;
 use tantalum_torture::clients;
 use tantalum_torture::ground::cache::{CacheOptions, MountedCache};
 use tantalum_torture::ground::drive::{DriveOptions, MountedDrive};
@@ -41,7 +43,8 @@ Makes a drive, mounts it with XFS whose blocks have the size of the database's p
 the distribution's unmodified server on it. Clients commit transfers as fast as they can, and the
 power is cut under this load. The drive recovers, the file system is mounted again, the database
 recovers. Then each acknowledged commit must be there with all of its rows, and no other commit may
-be there in part. scripts/install-databases installs the servers.
+be there in part. It needs the programs of the server: the packages postgresql-15 or mariadb-server
+of Debian 12; for XFS xfsprogs.
 
 With --wal-on log the write-ahead log is on the volume over a flash log whose devices are drives,
 too. Its power is cut, or its process killed, within 4 ms of the data's drive, before or after it.
@@ -74,7 +77,7 @@ pub struct TortureArguments {
     #[arg(long, value_name = "D", default_value = "durassd")]
     design: String,
     /// Its capacity
-    #[arg(long, value_name = "SIZE", default_value = "2GiB", value_parser = bytes)]
+    #[arg(long, value_name = "SIZE", default_value = "2GiB", value_parser = units::bytes)]
     capacity: u64,
     /// Real seconds for each second of the drive's clock
     #[arg(long, value_name = "F", default_value_t = 1.0, value_parser = time_scale)]
@@ -131,9 +134,10 @@ pub struct TortureArguments {
     #[arg(long, value_name = "N", default_value_t = 30_000,
           value_parser = clap::value_parser!(u32).range(10..=10_000_000))]
     accounts: u32,
-    /// The longest load before a cut, in milliseconds
-    #[arg(long, value_name = "MS", default_value_t = 1500)]
-    load: u64,
+    /// The longest load before a cut: 2s, 500ms; a number alone is of milliseconds
+    #[arg(long, value_name = "TIME", default_value = "1500ms",
+          value_parser = units::time_within(Nanos(0)..=Nanos::from_secs(86_400), "ms"))]
+    load: Nanos,
     /// Succeed only if something was lost, torn or half-done
     #[arg(long)]
     expect_loss: bool,
@@ -296,7 +300,8 @@ fn run(arguments: &TortureArguments, place: &Path) -> Result<Report, String> {
         accounts: arguments.accounts,
         branches: (clients * 16).min(arguments.accounts),
     };
-    let least = Duration::from_millis(arguments.load.min(100));
+    let load = Duration::from_nanos(arguments.load.0);
+    let least = load.min(Duration::from_millis(100));
     let options = Options {
         kind,
         protection: match (arguments.safe, arguments.unsafe_, arguments.lose_flash_every) {
@@ -307,7 +312,7 @@ fn run(arguments: &TortureArguments, place: &Path) -> Result<Report, String> {
         cuts: arguments.cuts,
         kills: arguments.kills,
         plan,
-        load: (least, Duration::from_millis(arguments.load)),
+        load: (least, load),
         clients: vec![program.clone().into(), "torture".into(), "--clients-of".into()],
         lose_every: arguments.lose_every.or(arguments.lose_flash_every),
         trim_at: 40_000,
@@ -386,7 +391,10 @@ fn run(arguments: &TortureArguments, place: &Path) -> Result<Report, String> {
         accounts: plan.accounts,
     };
     let rounds = u64::from(arguments.cuts) + u64::from(arguments.kills);
-    let shown = Shown(Bar::new(rounds, "{bar:20} {pos}/{len} cuts, {eta} left  {wide_msg}"));
+    let shown = Shown(Bar::new(
+        rounds,
+        &format!("{{bar:20}} {{pos}}/{{len}} {}, {{eta}} left  {{wide_msg}}", cuts(rounds)),
+    ));
     let run = place.join("run");
     let report = run_torture(&options, setting, &mut ground, &run, &interrupt, &shown);
     shown.0.clear();

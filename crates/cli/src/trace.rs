@@ -1,6 +1,6 @@
 //! `tantalum trace`: recorded block traces.
 
-use crate::{input, out};
+use crate::{input, out, units};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand, ValueEnum};
 use std::io::{BufRead, BufReader, stdin};
@@ -41,9 +41,9 @@ pub struct InfoArguments {
     /// Which of blkparse's events count as requests
     #[arg(long, value_enum, default_value_t = Event::Queued)]
     event: Event,
-    /// Bytes of a page in the format pages
-    #[arg(long, value_name = "BYTES", default_value_t = Options::default().page_size,
-          value_parser = clap::value_parser!(u32).range(1..))]
+    /// The size of a page in the format pages
+    #[arg(long, value_name = "SIZE", default_value = "8KiB",
+          value_parser = units::bytes_within::<u32>(1..=1 << 30, 1))]
     page_size: u32,
 }
 

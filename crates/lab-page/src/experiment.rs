@@ -4,6 +4,7 @@ use crate::sections::{MANY_ROWS, flash, latency, losses, over_time, recovery, th
 use crate::{drives, page, published, scrolling};
 use maud::{Markup, html};
 use tantalum_lab::file::experiment::Expect;
+use tantalum_lab::report::gains;
 use tantalum_lab::report::terms::Terms;
 use tantalum_lab::report::units::{self, Unit};
 use tantalum_lab::report::{Report, RowReport, Times, Verdict};
@@ -28,6 +29,7 @@ pub fn experiment(report: &Report, command: &Command) -> String {
         @for group in groups(folded) {
             h2 { (group.title) }
             (scrolling(&format!("Results, {}", group.title), group.rows.len(), &table(&group)))
+            (gains(&group))
             (notes(&group))
         }
         (wrong(report, command))
@@ -43,6 +45,12 @@ pub fn experiment(report: &Report, command: &Command) -> String {
         (details(report))
     };
     page(&report.title, &body)
+}
+
+/// What its designs do beside the first one, and what they lose.
+fn gains(group: &Group<'_>) -> Markup {
+    let lines = gains::lines(&group.rows);
+    html! { @if !lines.is_empty() { ul { @for line in lines { li { (line) } } } } }
 }
 
 /// The notes on its rows.

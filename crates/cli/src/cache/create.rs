@@ -6,7 +6,7 @@ use crate::members::{
     CacheDescription, CacheDevices, Clean, LabelPlace, MemberLink, Policy, Sync, absolute,
     is_description, make_missing, runtime, usual_batch,
 };
-use crate::{out, size};
+use crate::{out, units};
 use clap::Args;
 use serde::Serialize;
 use std::path::PathBuf;
@@ -50,13 +50,14 @@ pub struct CreateArguments {
     #[arg(long, value_name = "PATH")]
     slow: PathBuf,
     /// Make a file of this size for a flash device that is not there
-    #[arg(long, value_name = "SIZE", value_parser = size::bytes)]
+    #[arg(long, value_name = "SIZE", value_parser = units::bytes)]
     flash_size: Option<u64>,
     /// Make a file of this size for a slow device that is not there
-    #[arg(long, value_name = "SIZE", value_parser = size::bytes)]
+    #[arg(long, value_name = "SIZE", value_parser = units::bytes)]
     slow_size: Option<u64>,
     /// A page: what is cached, and written as a whole
-    #[arg(long, value_name = "SIZE", value_parser = page, default_value = "4KiB")]
+    #[arg(long, value_name = "SIZE", default_value = "4KiB",
+          value_parser = units::bytes_within::<u32>(1..=1 << 30, 1))]
     page: u32,
     /// Pages of a batch: one write of the flash device has them, or what came before a flush.
     /// Memory has six batches at least
@@ -102,11 +103,6 @@ struct Report {
     modelled: bool,
     /// The data of the slow device stayed in place.
     adopted: bool,
-}
-
-fn page(text: &str) -> Result<u32, String> {
-    let bytes = size::bytes(text)?;
-    u32::try_from(bytes).map_err(|_| format!("{bytes} bytes are too many for a page"))
 }
 
 /// Runs the command; returns the exit code.

@@ -8,7 +8,7 @@ use super::started::{Failed, with_volume};
 use crate::counted::counted;
 use crate::drive::remote;
 use crate::members::{CacheDescription, CacheDevices, cache_in_words, cache_told, runtime};
-use crate::{out, size};
+use crate::{out, units};
 use clap::Args;
 use rustix::fs::{FallocateFlags, fallocate, ftruncate};
 use serde::Serialize;
@@ -40,7 +40,7 @@ pub struct ResizeArguments {
     #[arg(value_name = "CACHE.toml|SOCKET")]
     cache: PathBuf,
     /// The new size of the flash device
-    #[arg(long, value_name = "SIZE", value_parser = size::bytes)]
+    #[arg(long, value_name = "SIZE", value_parser = units::bytes)]
     flash_size: u64,
     /// Print JSON (docs/json.md)
     #[arg(long)]

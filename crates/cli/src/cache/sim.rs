@@ -7,7 +7,7 @@ use super::recording::{self, OWN, Recording};
 use super::size::Size;
 use crate::bar::Began;
 use crate::trace::{Event, formats};
-use crate::{out, size};
+use crate::{out, units};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use comfy_table::{CellAlignment, Table};
@@ -49,7 +49,7 @@ pub struct SimArguments {
     #[arg(long, value_name = "SIZE,...", value_delimiter = ',', default_value = "10%,20%")]
     size: Vec<Size>,
     /// Bytes of a page
-    #[arg(long, value_name = "SIZE", default_value = "8KiB", value_parser = size::bytes)]
+    #[arg(long, value_name = "SIZE", default_value = "8KiB", value_parser = units::bytes)]
     page: u64,
     /// Pages of a batch of mvfifo and gsc
     #[arg(long, value_name = "N", default_value_t = 64)]
@@ -60,8 +60,8 @@ pub struct SimArguments {
     /// Which pages mvfifo and gsc admit
     #[arg(long, value_enum, default_value_t = Entry::Mixed)]
     admit: Entry,
-    /// The share of dirty frames above which lc cleans, in per cent
-    #[arg(long, value_name = "PERCENT", default_value_t = 90)]
+    /// The share of dirty frames above which lc cleans
+    #[arg(long, value_name = "PERCENT", default_value = "90%", value_parser = units::whole_percent)]
     dirty: u8,
     /// Keep scans out: after so many consecutive pages clean ones no longer enter
     #[arg(long, value_name = "PAGES")]

@@ -1,6 +1,6 @@
 //! Sizes of simulated caches.
 
-use crate::size::bytes;
+use crate::units::{bytes, percent_of_all};
 use std::str::FromStr;
 
 /// How large a cache is.
@@ -33,11 +33,8 @@ impl FromStr for Size {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Size, String> {
-        if let Some(percent) = text.strip_suffix('%') {
-            let percent = percent.trim().parse().ok().filter(|p| (0.0..=100.0).contains(p));
-            return percent
-                .map(Size::Percent)
-                .ok_or_else(|| "expected up to 100, as in 10%".into());
+        if text.contains('%') {
+            return percent_of_all(text).map(Size::Percent);
         }
         if text.bytes().all(|b| b.is_ascii_digit()) {
             return text.parse().map(Size::Pages).map_err(|_| "expected a number of pages".into());

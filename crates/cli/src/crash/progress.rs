@@ -6,8 +6,8 @@
 
 use super::findings::Findings;
 use crate::bar::{Began, Lines};
-use crate::counted::counted;
-use crate::{interrupt, out, time};
+use crate::counted::{self, counted};
+use crate::{interrupt, out, units};
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use rustix::termios::tcgetwinsize;
 use std::io::stderr;
@@ -65,7 +65,7 @@ impl<'a> Progress<'a> {
             all.set_draw_target(ProgressDrawTarget::hidden());
         }
         let terminal = !all.is_hidden();
-        let total = all.add(styled(ProgressBar::no_length(), "{bar:20} {pos} cuts{msg}"));
+        let total = all.add(styled(ProgressBar::no_length(), "{bar:20} {msg}"));
         let height = tcgetwinsize(stderr()).map_or(24, |size| size.ws_row.into());
         let fit = terminal && rows.len() + MARGIN <= height;
         let longest = rows.iter().map(|row| row.name.len()).max().unwrap_or(0);
@@ -137,7 +137,7 @@ impl<'a> Progress<'a> {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
         };
-        let left = left.map_or(String::new(), |s| format!(", {} left", time::said(s as u64)));
+        let left = left.map_or(String::new(), |s| format!(", {} left", units::said(s as u64)));
         format!(", {rate:.0}/s, {found}{left}")
     }
 
@@ -153,7 +153,7 @@ impl<'a> Progress<'a> {
             rows => format!("each of {rows} rows"),
         };
         let words = self.words(seconds);
-        let after = time::said(seconds as u64);
+        let after = units::said(seconds as u64);
         out::note(format_args!(
             "{after}: {}, {least} to {most}{of} of the runs of {rows}{words}",
             counted(cuts, "cut", "cuts")
@@ -170,7 +170,8 @@ impl<'a> Progress<'a> {
         }
         let cuts = self.sum(|r| &r.cuts) + self.sum(|r| &r.nested);
         self.total.set_position(cuts);
-        self.total.set_message(self.words(seconds));
+        let words = self.words(seconds);
+        self.total.set_message(format!("{}{words}", counted(cuts, "cut", "cuts")));
         if let Some(bar) = &row.bar {
             let (cuts, expected) = (row.cuts.load(Relaxed), row.expected.load(Relaxed));
             let rate = (cuts + row.nested.load(Relaxed)) as f64 / seconds.max(1e-3);
@@ -180,7 +181,8 @@ impl<'a> Progress<'a> {
             };
             let of = if expected > 0 { format!("/{expected}") } else { String::new() };
             bar.set_position(cuts);
-            bar.set_message(format!("{cuts}{of} cuts, {rate:.0}/s{found}"));
+            let noun = counted::cuts(if expected > 0 { expected } else { cuts });
+            bar.set_message(format!("{cuts}{of} {noun}, {rate:.0}/s{found}"));
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The result of an exploration as a table, and its coverage in words.
 
 use crate::counted::{counted, were};
+use crate::table;
 use comfy_table::{CellAlignment, ContentArrangement, Table};
 use std::fmt::Write;
 use tantalum_explore::{Moment, Over, Reach, RowState, RowSurvey, Survey};
@@ -26,7 +27,7 @@ pub fn summary(found: &Survey, reach: Reach, budget: Option<&str>, cpu_seconds: 
     let _ = writeln!(
         text,
         "{}\n\n{}, {}, {rate:.0} per CPU-second: {}",
-        table(found, reach),
+        table::shown(table(found, reach), is_clean),
         counted(total.all_cuts(), "cut", "cuts"),
         counted(total.cycles, "cut-and-recover cycle", "cut-and-recover cycles"),
         outcome(found),
@@ -84,6 +85,15 @@ fn result(row: &RowSurvey, reach: Reach) -> String {
             let of = row.asked.map_or("in part".to_string(), |asked| format!("{cuts} of {asked}"));
             format!("{of}: {found}")
         }
+    }
+}
+
+/// Whether the result of a row is good.
+fn is_clean(result: &str) -> Option<bool> {
+    match () {
+        () if result.contains("FOUND") => Some(false),
+        () if result == "clean" => Some(true),
+        () => None,
     }
 }
 

@@ -4,7 +4,7 @@ use super::{serial, size};
 use crate::designs::listed;
 use crate::random::random;
 use crate::run::{Setting, setting};
-use crate::size::bytes;
+use crate::units::bytes;
 use crate::{input, out};
 use clap::Args;
 use serde::Serialize;

@@ -113,7 +113,23 @@ pub fn refused(path: &Path, error: &ViewError) -> u8 {
     {
         return out::error(input::unreadable("the image", path, source, makes_one(path)), code);
     }
-    out::error(format_args!("{}: {error}", path.display()), code)
+    match error {
+        ViewError::Image(DriveImageError::Image(e)) => {
+            out::error(format_args!("{}: {}", path.display(), in_words(e)), code)
+        }
+        e => out::error(format_args!("{}: {e}", path.display()), code),
+    }
+}
+
+/// Why an image cannot be opened, and what to do about a file of something else.
+pub fn in_words(error: &ImageError) -> String {
+    match error {
+        ImageError::Foreign => format!(
+            "{error}; `tantalum drive create FILE --design durassd` makes one in a new file, and --file \
+             of `tantalum drive serve` takes any file as it is"
+        ),
+        e => e.to_string(),
+    }
 }
 
 /// Runs the command; returns the exit code.

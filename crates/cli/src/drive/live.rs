@@ -252,7 +252,7 @@ fn let_run_with<B: LiveBox>(
 
 /// The error comes with its exit code.
 fn on_image(rt: &Rt, path: &Path, arguments: &LiveArguments) -> Result<Drive, (String, u8)> {
-    let refused = |e: ImageError| (e.to_string(), inspect::code(&e));
+    let refused = |e: ImageError| (inspect::in_words(&e), inspect::code(&e));
     let image = ImageFile::open_with(path, arguments.opening()).map_err(refused)?;
     fault::tell(&[(path, &image)], fault::POWER_CUT)
         .map_err(|e| (format!("cannot wait for signals: {e}"), out::FAILED))?;

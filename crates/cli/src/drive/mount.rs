@@ -62,7 +62,7 @@ pub struct MountArguments {
     #[arg(long, value_enum)]
     fs: Option<Kind>,
     /// Block size of a new file system. More than 4KiB needs XFS and Linux 6.12
-    #[arg(long, value_name = "SIZE", value_parser = crate::size::bytes, requires = "fs")]
+    #[arg(long, value_name = "SIZE", value_parser = crate::units::bytes, requires = "fs")]
     fs_block: Option<u64>,
     /// More options for mount(8), separated by commas. nosuid,nodev,noatime are always set
     #[arg(long, value_name = "OPTIONS", requires = "fs")]

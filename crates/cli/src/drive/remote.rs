@@ -166,8 +166,8 @@ pub fn connect(drive: &Path) -> Result<Client, String> {
             "there is neither {name} nor {}: give {}, or its control socket",
             socket.display(),
             match is_description(drive) {
-                true => "the description of a log or cache that is served",
-                false => "the image of a drive that runs",
+                true => "the description of a log or cache that `tantalum log serve` or `tantalum cache serve` runs",
+                false => "the image of a drive that `tantalum drive serve` runs",
             }
         ),
         ClientError::NobodyListens(_) => {

@@ -2,7 +2,7 @@
 
 use super::listen;
 use super::live::{self, Build, Failure, Front, Live, LiveArguments, OnCut, Site, Trouble};
-use crate::out;
+use crate::{out, units};
 use clap::Args;
 use std::cell::RefCell;
 use std::io;
@@ -98,11 +98,12 @@ pub struct ServeArguments {
     /// Most requests in flight of each client
     #[arg(long, value_name = "N", default_value_t = Limits::default().requests)]
     requests: u32,
-    /// The longest request, in KiB
-    #[arg(long, value_name = "KIB", default_value_t = Limits::default().payload >> 10)]
+    /// The longest request: 1MiB; a number alone is of KiB
+    #[arg(long, value_name = "SIZE", default_value = "32MiB",
+          value_parser = units::bytes_within::<u32>(64 << 10..=1 << 30, 1 << 10))]
     longest: u32,
     /// Most memory for requests and answers of all clients together
-    #[arg(long, value_name = "SIZE", value_parser = crate::size::bytes, default_value = "256MiB")]
+    #[arg(long, value_name = "SIZE", value_parser = units::bytes, default_value = "256MiB")]
     memory: u64,
     /// Print when clients connect and disconnect
     #[arg(long, short)]
@@ -245,7 +246,7 @@ fn limits(arguments: &ServeArguments) -> Limits {
     Limits {
         clients: arguments.clients,
         requests: arguments.requests,
-        payload: arguments.longest.saturating_mul(1 << 10),
+        payload: arguments.longest,
         memory: arguments.memory,
         ..Limits::default()
     }

@@ -8,8 +8,7 @@ mod screen;
 mod text;
 
 use super::{remote, words};
-use crate::out;
-use crate::time::time;
+use crate::{out, units};
 use clap::Args;
 use history::{History, Sample};
 use ratatui::backend::TestBackend;
@@ -29,7 +28,7 @@ use tantalum_rt::Nanos;
 Examples:
   tantalum drive top disk.img
   tantalum drive top disk.img --once           one picture, as text
-  tantalum drive top disk.img --interval 0.2
+  tantalum drive top disk.img --interval 200ms
 
 Keys: c and then y cuts the power, r restores it, q ends. Throughput is in real time;
 latencies are by the drive's clock. The histogram and the rates cover the last 10
@@ -40,20 +39,12 @@ pub struct TopArguments {
     #[arg(value_name = "IMAGE|SOCKET")]
     drive: PathBuf,
     /// Time between two updates: 1s, 200ms; a number alone is of seconds
-    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval)]
+    #[arg(long, value_name = "TIME", default_value = "1s",
+          value_parser = units::time_within(Nanos::from_millis(50)..=Nanos::from_secs(3600), "s"))]
     interval: Nanos,
     /// Print one screen of 80 columns and 24 lines as text, after an interval
     #[arg(long)]
     once: bool,
-}
-
-fn interval(text: &str) -> Result<Nanos, String> {
-    let is_bare = text.parse::<f64>().is_ok();
-    let interval = if is_bare { time(&format!("{text}s")) } else { time(text) }?;
-    match (Nanos::from_millis(50)..=Nanos::from_millis(3_600_000)).contains(&interval) {
-        true => Ok(interval),
-        false => Err("it should be from 50ms to 1h".to_string()),
-    }
 }
 
 /// Runs the command; returns the exit code.
@@ -80,7 +71,10 @@ pub fn top(arguments: &TopArguments) -> u8 {
     ratatui::restore();
     match ended {
         Ok(()) => out::OK,
-        Err(e) => out::error(format_args!("the terminal cannot be used: {e}"), out::FAILED),
+        Err(e) => out::error(
+            format_args!("the terminal cannot be used: {e}; --once prints a picture"),
+            out::FAILED,
+        ),
     }
 }
 

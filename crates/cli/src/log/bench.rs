@@ -4,7 +4,7 @@
 //! 2. Whoever commits measures its own time, from the call to its return, and commits at least once.
 
 use crate::members::{Files, in_words, make, model_of};
-use crate::{out, time};
+use crate::{out, units};
 use clap::Args;
 use comfy_table::Table;
 use serde::Serialize;
@@ -49,11 +49,11 @@ pub struct BenchArguments {
           value_parser = clap::value_parser!(u32).range(1..=1024))]
     threads: Vec<u32>,
     /// Bytes of a record
-    #[arg(long, value_name = "N", default_value_t = 128,
-          value_parser = clap::value_parser!(u32).range(0..=1 << 20))]
+    #[arg(long, value_name = "SIZE", default_value = "128B",
+          value_parser = units::bytes_within::<u32>(0..=1 << 20, 1))]
     bytes: u32,
     /// How long each run takes; virtual time on models
-    #[arg(long = "for", value_name = "TIME", default_value = "2s", value_parser = time::time)]
+    #[arg(long = "for", value_name = "TIME", default_value = "2s", value_parser = units::time)]
     length: Nanos,
     /// On how many devices each record is before it counts as durable
     #[arg(long, value_name = "N", default_value_t = 1,
@@ -62,10 +62,14 @@ pub struct BenchArguments {
     /// Write no slow write again on another device
     #[arg(long)]
     no_hedging: bool,
-    /// MiB of each file
-    #[arg(long, value_name = "MIB", default_value_t = 256,
+    /// The size of each file
+    #[arg(long, value_name = "SIZE", default_value = "256MiB",
+          value_parser = units::bytes_within::<u64>(8 << 20..=1 << 40, 1))]
+    size: u64,
+    /// The same in MiB: the older form of --size
+    #[arg(long, value_name = "N", hide = true, conflicts_with = "size",
           value_parser = clap::value_parser!(u64).range(8..=1 << 20))]
-    mib: u64,
+    mib: Option<u64>,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -191,6 +195,7 @@ fn refused(why: &OpenError) -> Failed {
 fn log_on_files(arguments: &BenchArguments) -> Result<BlockingLog, Failed> {
     let mut options = BlockingOptions::default();
     options.file.keep_room = true;
+    let size = arguments.mib.map_or(arguments.size, |mib| mib << 20);
     let mut files = Files(Vec::new());
     for (i, folder) in arguments.folders.iter().enumerate() {
         if !folder.is_dir() {
@@ -199,7 +204,7 @@ fn log_on_files(arguments: &BenchArguments) -> Result<BlockingLog, Failed> {
             return Err(usage(format!("{name} {is}: name the folder of a disk to measure")));
         }
         let path = folder.join(format!("tantalum-bench-{}-{i}.log", std::process::id()));
-        make(&path, arguments.mib << 20, &mut options)?;
+        make(&path, size, &mut options)?;
         files.0.push(path);
     }
     let create = CreateOptions { copies: arguments.copies, ..CreateOptions::default() };

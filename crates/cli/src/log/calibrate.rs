@@ -10,7 +10,7 @@
 
 use crate::bar::Bar;
 use crate::members::{Files, in_words, make, open, runtime};
-use crate::{out, size, time};
+use crate::{out, units};
 use clap::Args;
 use comfy_table::Table;
 use serde::Serialize;
@@ -42,10 +42,10 @@ pub struct CalibrateArguments {
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// How much of the device is used
-    #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = size::bytes)]
+    #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = units::bytes)]
     size: u64,
     /// How long each of the ten measurements takes, at most
-    #[arg(long = "for", value_name = "TIME", default_value = "2s", value_parser = time::time)]
+    #[arg(long = "for", value_name = "TIME", default_value = "2s", value_parser = units::time)]
     length: Nanos,
     /// Overwrite what the file or device holds, and a preset that is there
     #[arg(long)]
@@ -147,7 +147,7 @@ fn try_calibrate(arguments: &CalibrateArguments) -> Result<u8, Failed> {
     let code = match arguments.json {
         true => out::json(&Report::new(path.to_string(), &text, &measured, &again)),
         false => {
-            eprintln!("{}", table(&measured, &again));
+            out::note(table(&measured, &again));
             out::OK
         }
     };

@@ -6,7 +6,7 @@ use crate::members::{
     other_size, runtime, volume_code,
 };
 use crate::random::random;
-use crate::{out, size};
+use crate::{out, units};
 use clap::Args;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
@@ -45,10 +45,10 @@ pub struct CreateArguments {
     #[arg(long, value_name = "PATH")]
     backing: Option<PathBuf>,
     /// Make files of this size for devices and an archive that are not there
-    #[arg(long, value_name = "SIZE", value_parser = size::bytes)]
+    #[arg(long, value_name = "SIZE", value_parser = units::bytes)]
     size: Option<u64>,
     /// Make a file of this size for a backing that is not there
-    #[arg(long, value_name = "SIZE", value_parser = size::bytes)]
+    #[arg(long, value_name = "SIZE", value_parser = units::bytes)]
     backing_size: Option<u64>,
     /// On how many devices each record is before it counts as durable
     #[arg(long, value_name = "N", default_value_t = 1,

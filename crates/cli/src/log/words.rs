@@ -36,7 +36,7 @@ use; 130, it was interrupted before it was ready.",
         "\
 Examples:
   tantalum log mount wal.toml /mnt/wal --fs ext4    for a database's log directory
-  scripts/database postgres start /srv/db --wal /mnt/wal
+  initdb -D /srv/db --waldir /mnt/wal/pg_wal        PostgreSQL with its log there
   tantalum log mount wal.toml /mnt/wal              the volume is the file /mnt/wal/drive
 
 When the volume is ready, the line \"ready: DIR\" is printed. --fs mounts a file system

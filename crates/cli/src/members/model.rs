@@ -89,7 +89,7 @@ pub fn build(rt: &Rt, path: &Path, place: usize) -> Result<AnyBox, String> {
         .strip_prefix(PREFIX)
         .and_then(|rest| rest.rsplit_once(':'))
         .ok_or_else(|| told("a model is named as in model:usb-a:1GiB".to_string()))?;
-    let bytes = crate::size::bytes(size).map_err(told)?;
+    let bytes = crate::units::bytes(size).map_err(told)?;
     if let Some((members, name)) = array_of(name) {
         let (each, rest) = (bytes / u64::from(members), bytes % u64::from(members));
         if rest > 0 || !each.is_multiple_of(CHUNK_KIB << 10) {
@@ -115,7 +115,7 @@ pub fn build(rt: &Rt, path: &Path, place: usize) -> Result<AnyBox, String> {
 /// What to say of a model that has another size than its name asks for: a drive has whole flash units.
 pub fn other_size(path: &Path, bytes: u64) -> Option<String> {
     let (_, size) = path.to_str()?.strip_prefix(PREFIX)?.rsplit_once(':')?;
-    let asked = crate::size::bytes(size).ok()?;
+    let asked = crate::units::bytes(size).ok()?;
     let has = tantalum_device::bytes_in_words(bytes);
     (asked != bytes).then(|| {
         format!("{}: it has {has}, the next size that this drive can have", path.display())

@@ -1,7 +1,7 @@
 //! How far a run has got, on standard error.
 
 use crate::bar::{Began, Lines};
-use crate::time;
+use crate::{counted, units};
 use indicatif::{
     HumanDuration, MultiProgress, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle,
 };
@@ -38,8 +38,10 @@ impl Bars {
         if crate::out::is_quiet() {
             all.set_draw_target(ProgressDrawTarget::hidden());
         }
+        let style = "{bar:20} {pos}/{len} power CUTS{left}  {wide_msg}"
+            .replace("CUTS", counted::cuts(cuts));
         let cuts = ProgressBar::new(cuts);
-        let cuts = all.add(styled(cuts, "{bar:20} {pos}/{len} power cuts{left}  {wide_msg}"));
+        let cuts = all.add(styled(cuts, &style));
         let lines = Arc::new(Lines::new(EVERY, stderr().is_terminal()));
         let rows = Arc::new((AtomicU64::new(0), rows));
         Bars { all, cuts, drives: Arc::default(), rows, began: Began::now(), lines }
@@ -49,7 +51,7 @@ impl Bars {
     fn tell(&self, what: impl FnOnce() -> String) {
         let seconds = self.began.seconds();
         if self.lines.is_due(seconds) {
-            crate::out::note(format_args!("{}: {}", time::said(seconds as u64), what()));
+            crate::out::note(format_args!("{}: {}", units::said(seconds as u64), what()));
         }
     }
 
@@ -75,7 +77,9 @@ impl Bars {
             Progress::Cut => {
                 self.cuts.inc(1);
                 let all = self.cuts.length().unwrap_or(0);
-                self.tell(|| format!("{} of {all} power cuts", self.cuts.position()));
+                self.tell(|| {
+                    format!("{} of {all} power {}", self.cuts.position(), counted::cuts(all))
+                });
             }
             Progress::RowDone(row) => {
                 if let Some(bar) = drives.remove(&row.name) {

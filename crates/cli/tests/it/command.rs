@@ -126,7 +126,7 @@ fn mistakes_end_in_2_and_are_named() {
     let (rows, _) = ends(&tantalum(&["crash", "crash", "--row", "ram/", "--list"]), 0);
     assert!(rows.lines().all(|row| row.contains("ram/")) && !rows.is_empty(), "{rows}");
     let (_, err) = ends(&tantalum(&["compare", &fine, &one, "--fail-over", "-3"]), 2);
-    assert!(err.contains("expected a number of per cent, at least 0"), "{err}");
+    assert!(err.contains("expected a percentage of at least 0"), "{err}");
     // Paths like these are never replaced by a file.
     let (_, err) = ends(&tantalum(&["run", &key, "--json", "/dev/null", "--html", "/dev/null"]), 2);
     assert!(err.contains("unknown key"), "{err}");
@@ -207,8 +207,32 @@ fn an_interrupt_prints_the_rows_that_have_ended() {
     let rows = "\"durassd\"\nparams = { \"ycsb.records\" = [100, 300000] }";
     let text = SMALL.replace("[\"volatile\", \"durassd\"]", rows);
     let experiment = file("interrupted.toml", text);
+    let page = path("interrupted.html");
+    let (out, said) = interrupted(&experiment, &[]);
+    assert!(out.contains("records=100") && !out.contains("records=300000"), "{out}");
+    assert!(said.starts_with("small: 2 rows, 3 power cuts each, 1 at a time\n"), "{said}");
+    let (before, missing) = said.rsplit_once("interrupted: ").expect("it says so");
+    let missing = missing.strip_prefix("1 of 2 rows is missing: ").expect(before);
+    assert!(missing.contains("records=300000") && missing.lines().count() == 1, "{missing}");
+
+    let page = page.to_str().expect("text");
+    let (out, said) = interrupted(&experiment, &["--json", "-", "--html", page]);
+    let json: Value = serde_json::from_str(&out).expect("JSON, and nothing else");
+    assert_eq!(
+        (&json["interrupted"], json["rows"].as_array().map(Vec::len)),
+        (&true.into(), Some(1))
+    );
+    let missing = json["missing"].as_array().expect("a list");
+    assert!(missing[0].as_str().is_some_and(|name| name.contains("records=300000")), "{json}");
+    assert!(said.ends_with(&format!("\nnot written: {page}\n")), "{said}");
+    assert!(!Path::new(page).exists());
+}
+
+/// What a run that is terminated after its first row prints, on standard output and error.
+#[cfg(unix)]
+fn interrupted(experiment: &Path, more: &[&str]) -> (String, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tantalum"));
-    command.arg("run").arg(&experiment).args(["--threads", "1"]);
+    command.arg("run").arg(experiment).args(["--threads", "1"]).args(more);
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().expect("the command starts");
     let mut err = BufReader::new(child.stderr.take().expect("it is piped"));
@@ -219,10 +243,59 @@ fn an_interrupt_prints_the_rows_that_have_ended() {
     let kill = Command::new("kill").args(["-TERM", &child.id().to_string()]).status();
     assert!(kill.expect("kill can be run").success());
     err.read_to_string(&mut said).expect("it can be read");
-    let (out, _) = ends(&child.wait_with_output().expect("it ends"), 130);
-    assert!(out.contains("records=100") && !out.contains("records=300000"), "{out}");
-    assert!(said.starts_with("small: 2 rows, 3 power cuts each, 1 at a time\n"), "{said}");
-    assert!(said.ends_with("interrupted: 1 of 2 rows is missing\n"), "{said}");
+    (ends(&child.wait_with_output().expect("it ends"), 130).0, said)
+}
+
+#[test]
+fn differences_that_cannot_be_judged_are_few() {
+    let experiment = file("two-seeds.toml", format!("{SMALL}synchronous = [\"full\", \"off\"]\n"));
+    let experiment = experiment.to_str().expect("text");
+    let [a, b] = ["two-seeds-a.json", "two-seeds-b.json"].map(|name| path(name));
+    let [a, b] = [&a, &b].map(|file| file.to_str().expect("text"));
+    for (seed, file) in [("1", a), ("2", b)] {
+        ends(&tantalum(&["run", experiment, "--seed", seed, "--json", file]), 0);
+    }
+    let (told, _) = ends(&tantalum(&["compare", a, b]), 0);
+    assert_eq!(
+        told.lines().filter(|line| line.ends_with("|?     |") || line.ends_with("|?|")).count(),
+        10,
+        "{told}"
+    );
+    let more = told.lines().find_map(|line| line.strip_suffix(" more: --all")).expect(&told);
+    assert!(more.parse::<u32>().is_ok_and(|more| more > 0), "{told}");
+    assert!(told.lines().count() < 30, "{told}");
+}
+
+#[test]
+fn quiet_commands_say_nothing_on_standard_error() {
+    let experiment = file("quiet.toml", SMALL);
+    let experiment = experiment.to_str().expect("text");
+    let limits = ["--samples", "20", "--row", "durassd"];
+    for words in [
+        &["run", experiment, "--check-determinism"][..],
+        &[&["crash", "crash"][..], &limits].concat(),
+        &["cache", "sim", "--quick", "--policy", "lru"],
+        &["search"],
+    ] {
+        let (_, loud) = ends(&tantalum(words), 0);
+        let (out, quiet) = ends(&tantalum(&[&["--quiet"], words].concat()), 0);
+        assert!(quiet.is_empty() && !out.is_empty(), "{words:?}: {quiet}");
+        assert!(!loud.is_empty() || words[0] != "run", "{words:?}");
+    }
+}
+
+#[test]
+fn lists_are_json_where_that_is_asked_for() {
+    let json = |words: &[&str]| -> Value {
+        serde_json::from_str(&ends(&tantalum(words), 0).0).expect("JSON, and nothing else")
+    };
+    let built_in = json(&["run", "--json", "-"]);
+    assert_eq!(built_in["built_in"][0]["name"], "first", "{built_in}");
+    let list = json(&["run", "first", "--list", "--json", "-"]);
+    let (names, _) = ends(&tantalum(&["run", "first", "--list"]), 0);
+    let listed = list["list"].as_array().expect("a list").iter().map(|row| &row["name"]);
+    assert!(listed.eq(names.lines().map(|line| Value::from(line)).collect::<Vec<_>>().iter()));
+    assert_eq!(list["list"][0]["workload"], "linkbench", "{list}");
 }
 
 #[test]
@@ -469,9 +542,9 @@ fn a_run_has_a_page_and_two_runs_compare() {
 
     let cases: [(&[&str], &str); 4] = [
         (&["compare", &a, "nowhere.json"], "cannot read the report nowhere.json"),
-        (&["compare", &a, experiment], "is not JSON"),
-        (&["compare", &a, &b, "--fail-over=-1"], "expected a number of per cent, at least 0"),
-        (&["compare", &a, &b, "--fail-over", "x"], "expected a number of per cent"),
+        (&["compare", &a, experiment], "`tantalum run EXPERIMENT --json"),
+        (&["compare", &a, &b, "--fail-over=-1"], "expected a percentage of at least 0"),
+        (&["compare", &a, &b, "--fail-over", "x"], "expected a percentage"),
     ];
     for (arguments, expected) in cases {
         let (_, err) = ends(&tantalum(arguments), 2);
@@ -552,7 +625,7 @@ fn what_is_not_there_is_an_invalid_request_everywhere() {
         (&["drive", "check", gone], "`tantalum drive create /nowhere/at-all --design"),
         (&["compare", gone, gone], "`tantalum run EXPERIMENT --json /nowhere/at-all` writes one"),
         (&["published", gone], "`tantalum run EXPERIMENT --json /nowhere/at-all` writes one"),
-        (&["fit", gone, "--design", "durassd"], "`scripts/measure-drive DEVICE > /nowhere/at-all`"),
+        (&["fit", gone, "--design", "durassd"], "the script measure-drive of the repository"),
         (&["trace", "info", gone], "`tantalum run EXPERIMENT --row ROW --log-writes FILE`"),
         (&["cache", "sim", gone], "name a recorded trace, or none"),
         (&["log", "inspect", toml], "`tantalum log create /nowhere/at-all.toml --device PATH`"),

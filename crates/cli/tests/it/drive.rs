@@ -131,6 +131,7 @@ fn damage_is_found_and_told() {
     damage(&|bytes| bytes[..8].copy_from_slice(b"PNG-file"));
     let (_, err) = ends(&drive(&["inspect", &image]), 2);
     assert!(err.contains("not an image"), "{err}");
+    assert!(err.contains("`tantalum drive create FILE --design durassd` makes one"), "{err}");
     let (_, err) = ends(&drive(&["inspect", "no-such-file.img"]), 2);
     assert!(err.contains("no-such-file.img: there is no such file"), "{err}");
 }

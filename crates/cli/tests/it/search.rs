@@ -109,7 +109,7 @@ fn mistakes_end_in_2_and_are_named() {
         (changed("10s", "10"), "has no unit: use ns"),
         (changed("10s", "ten s"), "is no unit of time"),
         (changed("10s", ".s"), "does not begin with a number"),
-        (changed("5%", "100%"), "expected per cent"),
+        (changed("5%", "100%"), "it should be from 0% to less than 100%"),
         (changed(small, "nowhere.toml"), "cannot read the experiment file nowhere.toml"),
     ] {
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();

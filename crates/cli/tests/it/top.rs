@@ -180,3 +180,17 @@ exit $code"#;
     }
     assert_eq!(serving.stop(), (Some(0), String::new()));
 }
+
+/// Colours are for a terminal whose user has not declined them.
+#[test]
+fn a_terminal_shows_colours_unless_they_are_declined() {
+    if left_out(&[Need::Program("script")]) {
+        return;
+    }
+    let how = r#""$TOP" run first --quick --cuts 3 --row ycsb-a/durassd/wal/full 2>/dev/null"#;
+    let top = ("TOP", env!("CARGO_BIN_EXE_tantalum"));
+    let (code, coloured) = Terminal::new(how, &[top, ("NO_COLOR", "")]).end();
+    assert!(code == Some(0) && coloured.contains("\x1b[32mkept"), "{coloured:?}");
+    let (code, plain) = Terminal::new(how, &[top, ("NO_COLOR", "1")]).end();
+    assert!(code == Some(0) && plain.contains("kept") && !plain.contains('\x1b'), "{plain:?}");
+}

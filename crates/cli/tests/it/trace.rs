@@ -59,7 +59,7 @@ fn a_trace_is_told_as_json() {
     assert_eq!(json["duration_ns"], 4_000_000_000_u64);
     assert_eq!(json["footprint_written_blocks"], 3);
     let pages = [0, 0, 0, 0, 3, 0, 0, 0];
-    let (out, _) = ends(&info(&["--json", "--page-size", "4096", "-"], &pages), 0);
+    let (out, _) = ends(&info(&["--json", "--page-size", "4KiB", "-"], &pages), 0);
     let json: serde_json::Value = serde_json::from_str(&out).expect("it is JSON");
     assert_eq!((&json["format"], &json["events"]), (&"pages".into(), &2.into()));
     assert_eq!(json["duration_ns"], serde_json::Value::Null);

@@ -52,7 +52,9 @@ pub enum Document {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CompareError {
     /// A file holds no JSON.
-    #[error("{file} is not JSON: {why}")]
+    #[error(
+        "{file} is not JSON ({why}): `tantalum run EXPERIMENT --json {file}` writes a report there"
+    )]
     NotJson {
         /// Which file.
         file: String,
@@ -79,7 +81,10 @@ pub enum CompareError {
         b: String,
     },
     /// No name is in both files.
-    #[error("{a} and {b} have no row of the same name")]
+    #[error(
+        "{a} and {b} have no row of the same name: compare reports of one experiment, made with the \
+         same --row"
+    )]
     NothingInCommon {
         /// The first file.
         a: String,

@@ -13,6 +13,24 @@ use serde_json::{Map, Value, json};
 
 /// The report as JSON, with a line break at its end.
 pub fn to_json(report: &Report) -> String {
+    written(&document(report))
+}
+
+/// The same for a run that was interrupted: the report has the rows that had ended, and these are the
+/// names of the others.
+pub fn interrupted(report: &Report, missing: &[&str]) -> String {
+    let mut document = document(report);
+    document["interrupted"] = true.into();
+    document["missing"] = missing.into();
+    written(&document)
+}
+
+fn written(document: &Value) -> String {
+    // Values and a writer in memory: this does not fail.
+    json_layout::to_json(document).unwrap_or_default()
+}
+
+fn document(report: &Report) -> Value {
     let rows: Vec<Value> = report.rows.iter().map(row).collect();
     let mut document = json!({
         "experiment": report.title,
@@ -30,8 +48,7 @@ pub fn to_json(report: &Report) -> String {
     if !repeated.is_empty() {
         document["repeated"] = repeated.into();
     }
-    // Values and a writer in memory: this does not fail.
-    json_layout::to_json(&document).unwrap_or_default()
+    document
 }
 
 fn repeated(row: &RowReport) -> Option<Value> {

@@ -4,6 +4,7 @@
 pub mod compare;
 pub mod crash;
 pub mod figures;
+pub mod gains;
 pub mod json;
 pub mod json_layout;
 pub mod measures;
@@ -444,6 +445,11 @@ impl Report {
     /// depends on the machine or the day.
     pub fn to_json(&self) -> String {
         crate::report::json::to_json(self)
+    }
+
+    /// The same for a run that was interrupted, of which these rows are missing.
+    pub fn to_json_without(&self, missing: &[&str]) -> String {
+        crate::report::json::interrupted(self, missing)
     }
 }
 

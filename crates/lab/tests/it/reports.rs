@@ -183,6 +183,8 @@ fn the_page_is_the_same_bytes_and_needs_nothing_else() {
         "Throughput over time",
         "YCSB-A",
         "fsync_every=8",
+        "<li>durassd beside volatile: ",
+        "<li>when the power goes: ",
     ] {
         assert!(one.contains(title), "{title}");
     }

@@ -10,7 +10,7 @@ use crate::members::{
     CacheDescription, CacheDevices, Clean, Files, LabelPlace, MemberLink, Policy, Sync,
     cache_in_words, make, runtime, usual_batch,
 };
-use crate::{out, size, time};
+use crate::{out, units};
 use clap::Args;
 use comfy_table::Table;
 use serde::Serialize;
@@ -35,24 +35,23 @@ pub struct DeviceArguments {
     #[arg(long, value_name = "PATH", requires = "flash")]
     slow: Option<PathBuf>,
     /// The size of the file of the flash device
-    #[arg(long, value_name = "SIZE", value_parser = size::bytes, default_value = "256MiB")]
+    #[arg(long, value_name = "SIZE", value_parser = units::bytes, default_value = "256MiB")]
     flash_size: u64,
     /// The size of the file of the slow device
-    #[arg(long, value_name = "SIZE", value_parser = size::bytes, default_value = "1GiB")]
+    #[arg(long, value_name = "SIZE", value_parser = units::bytes, default_value = "1GiB")]
     slow_size: u64,
     /// Tasks that use pages, one run for each
     #[arg(long, value_name = "N,...", value_delimiter = ',', default_values_t = [1, 16],
           value_parser = clap::value_parser!(u32).range(1..=1024))]
     tasks: Vec<u32>,
-    /// Uses in a hundred that change their page
-    #[arg(long, value_name = "PERCENT", default_value_t = 30,
-          value_parser = clap::value_parser!(u32).range(0..=100))]
-    changes: u32,
+    /// The share of uses that change their page
+    #[arg(long, value_name = "PERCENT", default_value = "30%", value_parser = units::whole_percent)]
+    changes: u8,
     /// How long each run takes, and at most its filling; virtual time on models
-    #[arg(long = "for", value_name = "TIME", default_value = "2s", value_parser = time::time)]
+    #[arg(long = "for", value_name = "TIME", default_value = "2s", value_parser = units::time)]
     length: Nanos,
     /// A page
-    #[arg(long, value_name = "SIZE", value_parser = size::bytes, default_value = "4KiB")]
+    #[arg(long, value_name = "SIZE", value_parser = units::bytes, default_value = "4KiB")]
     page: u64,
     /// Pages of a batch: one write of the flash device has them
     #[arg(long, value_name = "N", default_value_t = usual_batch())]
@@ -161,7 +160,7 @@ fn one(arguments: &DeviceArguments, flash: &Path, slow: &Path, tasks: u32) -> Re
         };
         let pages = tantalum_cache::flash::SlowStore::pages(&store);
         let cache = Cache::open(&rt, flash, store, Rc::new(NoHost), open).await.map_err(usage)?;
-        let users = Users { rt: rt.clone(), cache: cache.clone(), pages, changes };
+        let users = Users { rt: rt.clone(), cache: cache.clone(), pages, changes: changes.into() };
         let full = |stats: CacheStats| stats.used + 64 >= stats.frames;
         users.work(tasks, length, full).await.map_err(failed)?;
         let (before, began) = (cache.stats(), rt.now());

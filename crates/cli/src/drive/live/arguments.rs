@@ -1,7 +1,7 @@
 //! Arguments of all commands that run a drive.
 
 use crate::drive::listen;
-use crate::time::time;
+use crate::units::{self, time};
 use clap::{ArgGroup, Args, ValueEnum};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -24,7 +24,7 @@ pub struct LiveArguments {
     #[arg(long, value_name = "MODEL")]
     pub disk: Option<String>,
     /// A RAM device of this size instead of an image; commands take no time, blocks have 4 KiB
-    #[arg(long, value_name = "SIZE", value_parser = crate::size::bytes)]
+    #[arg(long, value_name = "SIZE", value_parser = units::bytes)]
     pub ram: Option<u64>,
     /// A regular file or a block device of the host as it is, instead of an image: its blocks are
     /// those of the drive. A cut cuts only the connection to it: the host keeps its power. With
@@ -42,7 +42,7 @@ pub struct LiveArguments {
     pub ram_ack: Option<RamAck>,
     /// The least capacity of --design, --disk (of a RAID-0: of all together) or --file, for instance
     /// 8GiB [default: its own]. Only written data takes memory; a new file is allocated as a whole
-    #[arg(long, value_name = "SIZE", value_parser = crate::size::bytes, requires = "sized")]
+    #[arg(long, value_name = "SIZE", value_parser = units::bytes, requires = "sized")]
     pub capacity: Option<u64>,
     /// Start the drive even if its emergency dump is not complete, or pages that the start reads
     /// are damaged: data that only these had is lost
@@ -81,10 +81,11 @@ pub struct LiveArguments {
     /// The interface for I/O
     #[arg(long, value_enum, default_value_t = IoBackend::Auto)]
     io: IoBackend,
-    /// Most microseconds to spin instead of sleeping, before a timer is due or a request is
-    /// expected: takes processor time, improves punctuality
-    #[arg(long, value_name = "US", default_value_t = 60)]
-    spin: u64,
+    /// The longest time to spin instead of sleeping, before a timer is due or a request is
+    /// expected: takes processor time, improves punctuality; a number alone is of microseconds
+    #[arg(long, value_name = "TIME", default_value = "60us",
+          value_parser = units::time_within(Nanos(0)..=Nanos::from_secs(3600), "us"))]
+    spin: Nanos,
     /// The seed of all randomness in the drive and its power cuts
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
@@ -207,8 +208,7 @@ impl LiveArguments {
             IoBackend::Uring => Backend::Uring,
             IoBackend::Poll => Backend::Poll,
         };
-        let spin = Nanos::from_micros(self.spin);
-        WallOptions { io, time_scale: self.time_scale, spin }
+        WallOptions { io, time_scale: self.time_scale, spin: self.spin }
     }
 }
 

@@ -216,6 +216,30 @@ fn the_page_of_a_cache_is_live_in_a_browser() {
 }
 
 /// The checks above find what they are for.
+/// The page of an experiment: what is too wide scrolls in a box of its own.
+#[test]
+fn the_page_of_an_experiment_fits_a_small_window() {
+    if left_out(&[Need::Program("chromium")]) {
+        return;
+    }
+    let html = path("page-experiment.html");
+    let few = ["run", "first", "--quick", "--cuts", "3", "--row", "ycsb-a", "--html"];
+    run(&few, &[&html]);
+    for width in [WIDTH, 1100] {
+        let mut page = Page::new(width, 800);
+        for theme in ["light", "dark"] {
+            page.theme(theme);
+            page.open(&format!("file://{}", html.display()));
+            let all = page.value("document.documentElement.scrollWidth");
+            assert_eq!((page.value("innerWidth"), all), (width.into(), width.into()), "{theme}");
+            let gains = "[...document.querySelectorAll('li')].some(at => \
+                         / beside .* times the tx\\/s/.test(at.innerText) && at.offsetWidth > 0)";
+            assert_eq!(page.value(gains), true, "{theme}");
+            page.picture(&format!("experiment-{width}-{theme}"));
+        }
+    }
+}
+
 #[test]
 fn what_is_wrong_with_a_page_is_found() {
     if left_out(&[Need::Program("chromium")]) {

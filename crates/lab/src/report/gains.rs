@@ -5,14 +5,23 @@
 //! 2. The first design of the workload is what the others stand beside.
 //! 3. A rate beside a row that loses data is no gain: what both keep is said separately.
 
-use std::fmt::Write;
-use tantalum_lab::report::RowReport;
+use crate::report::RowReport;
+use crate::report::terms::Terms;
 
-/// A line for each design but the first; empty if there is only one.
-pub fn lines(rows: &[RowReport], rate: &str) -> String {
+/// The lines for the rows of a workload: one for each design but the first, and one for what is lost;
+/// empty if there is only one design.
+pub fn lines(rows: &[&RowReport]) -> Vec<String> {
+    let Terms { rate, writes, .. } = *Terms::of(rows.iter().copied());
+    let mut lines = rates(rows, if rate == "per second" { "rate" } else { rate });
+    lines.extend(losses(rows, writes));
+    lines
+}
+
+/// A line for each design but the first.
+fn rates(rows: &[&RowReport], rate: &str) -> Vec<String> {
     let designs = designs(rows);
-    let Some((first, others)) = designs.split_first() else { return String::new() };
-    let mut text = String::new();
+    let Some((first, others)) = designs.split_first() else { return Vec::new() };
+    let mut lines = Vec::new();
     for other in others {
         let pairs = pairs(rows, first, other);
         let all = Range::of(pairs.iter().map(|p| p.times));
@@ -26,13 +35,13 @@ pub fn lines(rows: &[RowReport], rate: &str) -> String {
             }
             (Some(safe), _) => format!("; {safe} where neither loses anything"),
         };
-        let _ = writeln!(text, "{other} beside {first}: {all} the {rate}{lossless}");
+        lines.push(format!("{other} beside {first}: {all} the {rate}{lossless}"));
     }
-    text
+    lines
 }
 
 /// The designs of the rows, in their order.
-fn designs(rows: &[RowReport]) -> Vec<&str> {
+fn designs<'r>(rows: &[&'r RowReport]) -> Vec<&'r str> {
     let mut designs: Vec<&str> = Vec::new();
     for row in rows {
         if !designs.contains(&row.design.as_str()) {
@@ -42,9 +51,9 @@ fn designs(rows: &[RowReport]) -> Vec<&str> {
     designs
 }
 
-/// What each design loses when the power goes; `writes` are what may be lost. Empty if there is only
+/// What each design loses when the power goes; `writes` are what may be lost. Nothing if there is only
 /// one design.
-pub fn losses(rows: &[RowReport], writes: &str) -> String {
+fn losses(rows: &[&RowReport], writes: &str) -> Option<String> {
     let designs = designs(rows);
     let mut told: Vec<String> = Vec::new();
     let mut kept: Vec<&str> = Vec::new();
@@ -70,10 +79,8 @@ pub fn losses(rows: &[RowReport], writes: &str) -> String {
             others => format!("{} and {last} lose nothing", others.join(", ")),
         });
     }
-    match designs.len() > 1 && !told.is_empty() {
-        true => format!("when the power goes: {}\n", told.join("; ")),
-        false => String::new(),
-    }
+    let are_several = designs.len() > 1 && !told.is_empty();
+    are_several.then(|| format!("when the power goes: {}", told.join("; ")))
 }
 
 /// Two rows that differ in their design alone.
@@ -84,12 +91,12 @@ struct Pair {
     kept: bool,
 }
 
-fn pairs(rows: &[RowReport], first: &str, other: &str) -> Vec<Pair> {
+fn pairs(rows: &[&RowReport], first: &str, other: &str) -> Vec<Pair> {
     let settings =
         |r: &RowReport| (r.journal.to_string(), r.synchronous.to_string(), r.parameters());
     let of = |design: &str| {
         let design = design.to_string();
-        rows.iter().filter(move |r| r.design == design && r.error.is_none())
+        rows.iter().copied().filter(move |r| r.design == design && r.error.is_none())
     };
     let rate = |r: &RowReport| r.findings.transactions_per_second;
     let mut pairs = Vec::new();
@@ -130,8 +137,16 @@ impl std::fmt::Display for Range {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tantalum_lab::file::experiment::Experiment;
-    use tantalum_lab::report::RowFindings;
+    use crate::file::experiment::Experiment;
+    use crate::report::RowFindings;
+
+    fn rates(rows: &[RowReport]) -> Vec<String> {
+        super::rates(&rows.iter().collect::<Vec<_>>(), "tx/s")
+    }
+
+    fn losses(rows: &[RowReport]) -> Option<String> {
+        super::losses(&rows.iter().collect::<Vec<_>>(), "commits")
+    }
 
     fn rows(of: impl Fn(usize) -> (f64, u64)) -> Vec<RowReport> {
         let file = "title = 't'\ncuts = 2\n[[row]]\nworkload = 'ycsb-a'\n\
@@ -158,39 +173,43 @@ mod tests {
             row.findings.commits_lost = lost;
         }
         assert_eq!(
-            lines(&four, "tx/s"),
-            "durassd beside volatile: 1.50 to 3.00 times the tx/s; 3.00 times where neither loses \
-             anything\n"
+            rates(&four),
+            [
+                "durassd beside volatile: 1.50 to 3.00 times the tx/s; 3.00 times where neither loses \
+              anything"
+            ]
         );
         four.iter_mut().for_each(|row| row.findings.commits_lost = 0);
-        let all = lines(&four, "tx/s");
         assert_eq!(
-            all,
-            "durassd beside volatile: 1.50 to 3.00 times the tx/s; neither loses anything\n"
+            rates(&four),
+            ["durassd beside volatile: 1.50 to 3.00 times the tx/s; neither loses anything"]
         );
+        assert_eq!(lines(&four.iter().collect::<Vec<_>>()).len(), 2);
         four.truncate(2);
-        assert_eq!(lines(&four, "tx/s"), "");
+        assert_eq!(rates(&four), [""; 0]);
     }
 
     #[test]
     fn what_is_lost_is_said_of_each_design() {
         let mut four = rows(|i| (1.0, [0, 7, 0, 0][i]));
         assert_eq!(
-            losses(&four, "commits"),
-            "when the power goes: volatile loses up to 7 commits (in 1 of its 2 rows); durassd loses \
-             nothing\n"
+            losses(&four).as_deref(),
+            Some(
+                "when the power goes: volatile loses up to 7 commits (in 1 of its 2 rows); durassd \
+                 loses nothing"
+            )
         );
         let lossy = four.iter().position(|row| row.findings.lost_anything()).expect("one is");
         four[lossy].findings.databases_corrupt = 1;
-        let told = losses(&four, "commits");
+        let told = losses(&four).expect("something is lost");
         assert!(told.contains("7 commits, and the database with them (in"), "{told}");
         four.iter_mut().for_each(|row| {
             row.findings.commits_lost = 0;
             row.findings.databases_corrupt = 0;
         });
-        let told = losses(&four, "commits");
-        assert_eq!(told, "when the power goes: volatile and durassd lose nothing\n");
+        let told = losses(&four);
+        assert_eq!(told.as_deref(), Some("when the power goes: volatile and durassd lose nothing"));
         four.retain(|row| row.design == "durassd");
-        assert_eq!(losses(&four, "commits"), "");
+        assert_eq!(losses(&four), None);
     }
 }
