@@ -94,6 +94,22 @@ fn the_table_of_readme_is_that_of_the_report() {
     assert_eq!(checked, 6);
 }
 
+/// The pictures are of the committed report, and README and the gallery have its number of cuts.
+#[test]
+fn pages_and_pictures_have_the_cuts_of_the_report() {
+    let report = read(&root().join("experiments/first.json"));
+    let report: serde_json::Value = serde_json::from_str(&report).expect("it is JSON");
+    let cuts = report["cuts"].as_u64().expect("the cuts of each row");
+    for (file, says) in [
+        ("README.md", format!("cuts the power {cuts} times\nfor each row")),
+        ("docs/gallery.md", format!("what {cuts} power cuts of each row took")),
+        ("docs/first-cut.md", format!("cuts the power {cuts} times for each row")),
+        ("docs/gallery-losses.svg", format!("{cuts} power cuts for each row")),
+    ] {
+        assert!(read(&root().join(file)).contains(&says), "{file} does not say: {says}");
+    }
+}
+
 /// Each metric of the dashboard is one of those that are documented.
 #[test]
 fn the_dashboard_shows_metrics_that_there_are() {
