@@ -161,7 +161,7 @@ pub struct TortureArguments {
 
 #[derive(Clone, Copy, ValueEnum)]
 enum Database {
-    /// PostgreSQL 15
+    /// PostgreSQL
     Postgres,
     /// MariaDB
     Mariadb,

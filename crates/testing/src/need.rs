@@ -1,15 +1,17 @@
 //! What a test may need of the machine.
 
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::OnceLock;
 
 /// Something that a test needs and that not every machine has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Need {
     /// To be root.
     Root,
-    /// A program: its name, looked for in `PATH`, `/usr/sbin` and `/sbin`, or its whole path.
+    /// A program: its name, looked for in `PATH`, `/usr/sbin`, `/sbin` and where PostgreSQL has its
+    /// programs, or its whole path.
     Program(&'static str),
     /// To be allowed to mount, which the root of a container may not be.
     Mounts,
@@ -46,12 +48,8 @@ pub fn script_of(program: &str) -> &'static str {
         "nbdinfo" | "nbdcopy" | "qemu-img" | "qemu-io" | "fio" | "nbdkit" | "openssl" => {
             "scripts/install-nbd-tools"
         }
-        "mariadbd"
-        | "mariadb"
-        | "mariadb-install-db"
-        | "setpriv"
-        | "/usr/lib/postgresql/15/bin/postgres"
-        | "/usr/lib/postgresql/15/bin/pg_amcheck" => "scripts/install-databases",
+        "mariadbd" | "mariadb" | "mariadb-install-db" | "setpriv" | "postgres" | "initdb"
+        | "pg_amcheck" | "psql" => "scripts/install-databases",
         "chromium" => "scripts/install-chromium",
         _ => "scripts/install-mount-tools",
     }
@@ -126,7 +124,21 @@ fn has(program: &str) -> bool {
         metadata.is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0)
     };
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let more = ["/usr/sbin", "/sbin"].map(std::path::PathBuf::from);
+    let more = ["/usr/sbin", "/sbin"].map(PathBuf::from);
     // A whole path replaces the folder.
     std::env::split_paths(&path).chain(more).any(|folder| runs(&folder.join(program)))
+        || programs_of_postgres().is_some_and(|folder| runs(&folder.join(program)))
+}
+
+/// The folder of PostgreSQL's programs, which need not be in `PATH`: the one that `scripts/database`
+/// takes.
+fn programs_of_postgres() -> Option<&'static Path> {
+    static FOLDER: OnceLock<Option<PathBuf>> = OnceLock::new();
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/database");
+    let asked = || Command::new(script).args(["postgres", "programs"]).output().ok();
+    let folder = FOLDER.get_or_init(|| {
+        let said = asked().filter(|output| output.status.success())?.stdout;
+        Some(PathBuf::from(String::from_utf8(said).ok()?.trim_end()))
+    });
+    folder.as_deref()
 }

@@ -94,25 +94,79 @@ fn the_table_of_readme_is_that_of_the_report() {
     assert_eq!(checked, 6);
 }
 
-/// Each metric of the dashboard is one of those that are documented.
+/// The pictures are of the committed report, and README and the gallery have its number of cuts.
 #[test]
-fn the_dashboard_shows_metrics_that_there_are() {
-    let dashboard = read(&root().join("docs/grafana.json"));
-    let dashboard: serde_json::Value = serde_json::from_str(&dashboard).expect("it is JSON");
+fn pages_and_pictures_have_the_cuts_of_the_report() {
+    let report = read(&root().join("experiments/first.json"));
+    let report: serde_json::Value = serde_json::from_str(&report).expect("it is JSON");
+    let cuts = report["cuts"].as_u64().expect("the cuts of each row");
+    for (file, says) in [
+        ("README.md", format!("cuts the power {cuts} times\nfor each row")),
+        ("docs/gallery.md", format!("what {cuts} power cuts of each row took")),
+        ("docs/first-cut.md", format!("cuts the power {cuts} times for each row")),
+        ("docs/gallery-losses.svg", format!("{cuts} power cuts for each row")),
+    ] {
+        assert!(read(&root().join(file)).contains(&says), "{file} does not say: {says}");
+    }
+}
+
+/// The names of metrics in a query.
+fn metrics(query: &str) -> Vec<&str> {
+    let of = |rest: &'_ str| rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+    let names = query.split("tantalum_").skip(1);
+    names.map(|rest| rest[..of(rest).unwrap_or(rest.len())].trim_end_matches("_bucket")).collect()
+}
+
+/// Each metric of the dashboards is one of those that are documented, and there is a dashboard for
+/// each kind of box.
+#[test]
+fn the_dashboards_show_metrics_that_there_are() {
     let control = read(&root().join("docs/control.md"));
-    let mut checked = 0;
-    for panel in dashboard["panels"].as_array().expect("it has panels") {
-        for target in panel["targets"].as_array().expect("a panel has targets") {
-            let query = target["expr"].as_str().expect("a target has a query");
-            for rest in query.split("tantalum_").skip(1) {
-                let end = rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_');
-                let name = rest[..end.unwrap_or(rest.len())].trim_end_matches("_bucket");
-                assert!(control.contains(&format!("`{name}`")), "{name} is not documented");
-                checked += 1;
+    for (name, at_least) in [("grafana", 20), ("grafana-log", 20), ("grafana-cache", 20)] {
+        let dashboard = read(&root().join(format!("docs/{name}.json")));
+        let dashboard: serde_json::Value = serde_json::from_str(&dashboard).expect("it is JSON");
+        let text = |value: &serde_json::Value| value.as_str().map(str::to_string);
+        let mut queries: Vec<String> = dashboard["templating"]["list"]
+            .as_array()
+            .expect("it has variables")
+            .iter()
+            .filter(|variable| variable["type"] == "query")
+            .filter_map(|variable| text(&variable["query"]))
+            .collect();
+        for panel in dashboard["panels"].as_array().expect("it has panels") {
+            for target in panel["targets"].as_array().expect("a panel has targets") {
+                queries.push(text(&target["expr"]).expect("a target has a query"));
             }
         }
+        let mut checked = 0;
+        for metric in queries.iter().flat_map(|query| metrics(query)) {
+            assert!(control.contains(&format!("`{metric}`")), "{name}: {metric} is not documented");
+            checked += 1;
+        }
+        assert!(checked > at_least, "{name}: {checked} metrics only");
     }
-    assert!(checked > 20, "{checked} metrics only");
+}
+
+/// Each metric that a log volume or a cache volume shows is documented, and on its dashboard.
+#[test]
+fn metrics_of_volumes_are_documented_and_on_dashboards() {
+    let control = read(&root().join("docs/control.md"));
+    for (of, at_least) in [("log", 15), ("cache", 15)] {
+        let dashboard = read(&root().join(format!("docs/grafana-{of}.json")));
+        let source = read(&root().join(format!("crates/{of}/src/volume/live.rs")));
+        let named = |call: &str, suffix: &str| -> Vec<String> {
+            let calls = source.split(call).skip(1);
+            let names = calls.map(|rest| rest.split('"').next().expect("a name ends"));
+            names.map(|name| format!("{name}{suffix}")).collect()
+        };
+        let all = [named(".gauge(\"", ""), named(".counter(\"", "_total")].concat();
+        assert!(all.len() >= at_least, "{of}: {all:?}");
+        for name in all {
+            assert!(control.contains(&format!("`{name}`")), "{name} is not documented");
+            let shown = metrics(&dashboard).contains(&name.as_str());
+            assert!(shown, "{name} is not on the dashboard of a {of} volume");
+        }
+    }
 }
 
 /// A block of code of a document: its first line without the marks, and what is in it.

@@ -7,8 +7,8 @@
 //! 2. `sh tested as root`: it runs as root only, with mounts of its own: `/mnt` and `/usr/local/bin` are
 //!    empty for it. A command that "runs until Ctrl-C" runs while those behind it do.
 //! 3. `sh left out: REASON`: it does not run, and says why. There is no other block of `sh`.
-//! 4. `text` right behind a block that runs: each of its lines was printed. `text like`: the same but
-//!    for numbers and their units, where they depend on real time; a line may end with "…".
+//! 4. `text` right behind a block that runs: each of its lines was printed; one that ends with "…" went
+//!    on. `text like`: the same but for numbers and their units, where they depend on real time.
 //! 5. `toml of an experiment`, `toml of a cache`: the command reads it. `toml part of an experiment` needs
 //!    a title, cuts and a workload beside it. There is no other block of `toml`.
 
@@ -17,7 +17,8 @@ use std::process::{Command, Stdio};
 use tantalum_testing::{Need, Scratch, left_out, left_out_part};
 
 /// The pages whose commands run, each in a test of its own.
-const PAGES: [&str; 12] = [
+const PAGES: [&str; 13] = [
+    "CONTRIBUTING.md",
     "README.md",
     "docs/cache.md",
     "docs/crash.md",
@@ -60,7 +61,7 @@ impl Printed {
     /// The first line that is not in the output.
     fn missing_of(&self, output: &str) -> Option<&str> {
         let is_there = |line: &str| match self.like {
-            false => output.contains(line),
+            false => output.contains(line.trim_end_matches('…')),
             true => {
                 let line = without_numbers(line.trim_end_matches('…'));
                 output.lines().any(|printed| without_numbers(printed).starts_with(&line))
@@ -188,7 +189,7 @@ fn all_pages() -> Vec<String> {
     let docs = docs.map(|entry| entry.expect("a file").file_name());
     let docs = docs.map(|name| format!("docs/{}", name.to_string_lossy()));
     let mut names: Vec<String> = docs.filter(|name| name.ends_with(".md")).collect();
-    names.push("README.md".to_string());
+    names.extend(["CONTRIBUTING.md", "README.md"].map(String::from));
     names.sort();
     names
 }
@@ -269,8 +270,14 @@ fn a_line_that_is_not_printed_is_found() {
     let [cut, lost] = [page.lines().next(), page.lines().nth(1)].map(|line| line.expect("a line"));
     assert_eq!(printed(page, true).missing_of(output), None);
     assert_eq!(printed(page, false).missing_of(output), Some(cut));
+    assert_eq!(printed("cut   the dump took 9.51 ms, …", false).missing_of(output), None);
     assert_eq!(printed(page, true).missing_of("lost  nothing"), Some(cut));
     assert_eq!(printed(page, true).missing_of(output.lines().next().expect("one")), Some(lost));
+}
+
+#[test]
+fn what_is_told_to_contributors_is_as_their_page_says() {
+    run("CONTRIBUTING.md", 1);
 }
 
 #[test]

@@ -21,10 +21,7 @@ use tantalum_torture::server::{Kind, Server};
 /// Whether the server is missing. Then the test is left out.
 fn without(kind: Kind) -> bool {
     left_out(match kind {
-        Kind::Postgres => &[
-            Need::Program("/usr/lib/postgresql/15/bin/postgres"),
-            Need::Program("/usr/lib/postgresql/15/bin/pg_amcheck"),
-        ],
+        Kind::Postgres => &[Need::Program("postgres"), Need::Program("pg_amcheck")],
         _ => &[Need::Program("mariadbd"), Need::Program("mariadb-install-db")],
     })
 }
