@@ -250,7 +250,7 @@ fn interrupted(experiment: &Path, more: &[&str]) -> (String, String) {
 fn differences_that_cannot_be_judged_are_few() {
     let experiment = file("two-seeds.toml", format!("{SMALL}synchronous = [\"full\", \"off\"]\n"));
     let experiment = experiment.to_str().expect("text");
-    let [a, b] = ["two-seeds-a.json", "two-seeds-b.json"].map(|name| path(name));
+    let [a, b] = ["two-seeds-a.json", "two-seeds-b.json"].map(path);
     let [a, b] = [&a, &b].map(|file| file.to_str().expect("text"));
     for (seed, file) in [("1", a), ("2", b)] {
         ends(&tantalum(&["run", experiment, "--seed", seed, "--json", file]), 0);
@@ -294,7 +294,7 @@ fn lists_are_json_where_that_is_asked_for() {
     let list = json(&["run", "first", "--list", "--json", "-"]);
     let (names, _) = ends(&tantalum(&["run", "first", "--list"]), 0);
     let listed = list["list"].as_array().expect("a list").iter().map(|row| &row["name"]);
-    assert!(listed.eq(names.lines().map(|line| Value::from(line)).collect::<Vec<_>>().iter()));
+    assert!(listed.eq(names.lines().map(Value::from).collect::<Vec<_>>().iter()));
     assert_eq!(list["list"][0]["workload"], "linkbench", "{list}");
 }
 

@@ -167,8 +167,8 @@ mod tests {
     fn designs_stand_beside_the_first_one_with_the_same_settings() {
         let mut four = rows(|i| ([100.0, 400.0, 300.0, 600.0][i], [0, 7, 0, 0][i]));
         four.sort_by_key(|r| (r.design == "durassd", r.synchronous.to_string() == "off"));
-        let rates = [100.0, 400.0, 300.0, 600.0];
-        for (row, (rate, lost)) in four.iter_mut().zip(rates.into_iter().zip([0, 7, 0, 0])) {
+        let each = [100.0, 400.0, 300.0, 600.0];
+        for (row, (rate, lost)) in four.iter_mut().zip(each.into_iter().zip([0, 7, 0, 0])) {
             row.findings.transactions_per_second = rate;
             row.findings.commits_lost = lost;
         }
