@@ -10,7 +10,7 @@ use crate::member::{read_head, write_head};
 use crate::options::{CreateOptions, LogDevice};
 use crate::state::{SLOTS, State};
 use crate::superblock::{
-    self, AREAS, COPIES, DEVICES_MAX, FoundSuper, Role, Superblock, UNIT_MAX, Uuid,
+    self, AREAS, COPIES, DEVICES_MAX, FoundSuper, PARTITIONS_MAX, Role, Superblock, UNIT_MAX, Uuid,
 };
 use crate::{Lsn, OpenError};
 use crc32c::crc32c;
@@ -168,8 +168,9 @@ fn check_set<D: BlockDevice>(
     if array < usize::from(options.copies) {
         return wrong(format!("2 copies need 2 devices in the array, and there is {array}"));
     }
-    if !(1..=64).contains(&options.partitions) {
-        return wrong(format!("a device has 1 to 64 partitions, not {}", options.partitions));
+    if !(1..=PARTITIONS_MAX).contains(&options.partitions) {
+        let partitions = options.partitions;
+        return wrong(format!("a device has 1 to {PARTITIONS_MAX} partitions, not {partitions}"));
     }
     if options.second_percent > 50 {
         let percent = options.second_percent;

@@ -39,6 +39,8 @@ pub(crate) const UNIT_MAX: u32 = 16384;
 
 /// Devices in a log, at most.
 pub(crate) const DEVICES_MAX: u32 = 32;
+/// Partitions of a device, at most.
+pub(crate) const PARTITIONS_MAX: u16 = 64;
 
 /// An identity of 16 bytes.
 pub(crate) type Uuid = [u8; 16];
@@ -152,7 +154,9 @@ impl Superblock {
     fn makes_sense(&self) -> bool {
         let unit = self.unit.is_power_of_two() && (512..=UNIT_MAX).contains(&self.unit);
         let set = self.index < self.devices && self.devices <= DEVICES_MAX;
-        let counts = self.partitions > 0 && self.section_units > 1 && self.main_sections > 1;
+        let counts = (1..=PARTITIONS_MAX).contains(&self.partitions)
+            && self.section_units > 1
+            && self.main_sections > 1;
         unit && set && counts && (1..=2).contains(&self.copies) && self.fits()
     }
 
@@ -218,6 +222,19 @@ mod tests {
             bytes[at] ^= change;
             prop_assert!(!matches!(Superblock::decode(&bytes), FoundSuper::Good(_)));
         }
+    }
+
+    /// With a right checksum such numbers once overflowed.
+    #[test]
+    fn numbers_that_no_log_has_are_damage() {
+        let large = Superblock { bytes: 1 << 40, second_sections: 5, ..example() };
+        for partitions in [0, 65, 128, 32_768, u16::MAX] {
+            let bytes = Superblock { partitions, ..large }.encode();
+            assert!(!matches!(Superblock::decode(&bytes), FoundSuper::Good(_)), "{partitions}");
+        }
+        let most = Superblock { partitions: PARTITIONS_MAX, ..large };
+        assert_eq!(Superblock::decode(&most.encode()), FoundSuper::Good(most));
+        assert_eq!(most.streams(), 128);
     }
 
     #[test]
