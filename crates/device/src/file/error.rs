@@ -4,6 +4,7 @@ use crate::{Block, IoError};
 use rustix::io::Errno;
 use std::io;
 use std::path::PathBuf;
+use tantalum_rt::wall::IoFile;
 
 /// Why a file or block device could not be opened, or a file not be made.
 #[derive(Debug, thiserror::Error)]
@@ -78,6 +79,15 @@ pub(super) fn of_read(e: &io::Error, at: Block) -> IoError {
             IoError::Uncorrectable(at)
         }
         _ => of_command(e),
+    }
+}
+
+/// Whether there may be room for so many bytes more. A system that is asked for too many takes what
+/// there is, for a while, and others have none.
+pub(super) fn check_room(file: &IoFile, more: u64) -> io::Result<()> {
+    match file.room() {
+        Some(room) if room < more => Err(Errno::NOSPC.into()),
+        _ => Ok(()),
     }
 }
 

@@ -1,7 +1,8 @@
 //! Another length of a file that is in use.
 //!
 //! 1. A file that becomes longer has room for every new block first, and its length is durable
-//!    before a command can reach them. They read as zeros.
+//!    before a command can reach them. They read as zeros. If there is no such room, others keep
+//!    what there is.
 //! 2. One change at a time. One that has begun is carried out though nobody waits for it.
 //! 3. The capacity of a device changes at one moment, for all handles. What was said before stays
 //!    readable.
@@ -76,6 +77,7 @@ async fn change(busy: Busy, bytes: u64) -> Result<(), IoError> {
 }
 
 async fn lengthen(inner: &Rc<Inner>, from: u64, to: u64) -> std::io::Result<()> {
+    error::check_room(&inner.owner, to - from)?;
     inner.owner.allocate(Space::Reserve, from, to - from).await?;
     inner.owner.sync_data().await
 }

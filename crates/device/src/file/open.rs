@@ -268,6 +268,7 @@ impl Drop for Unfinished {
 
 /// Room first, so that a full file system is found at once.
 async fn write_zeros(file: &IoFile, bytes: u64) -> io::Result<()> {
+    super::error::check_room(file, bytes)?;
     match file.allocate(Space::Reserve, 0, bytes).await {
         Err(e) if e.kind() != io::ErrorKind::Unsupported => return Err(e),
         _ => {}

@@ -493,6 +493,9 @@ fn a_full_host_refuses_writes_and_takes_them_again_when_there_is_room() {
             let new = file.path().with_extension("new");
             let full = File::create(&rt, &new, 8 * MIB, &settings).await.err().unwrap();
             assert!(full.to_string().contains("No space left") && !new.exists(), "{full}");
+            let before = file.caps().bytes();
+            assert_eq!(file.set_bytes(before + 8 * MIB).await, Err(IoError::NoSpace));
+            assert_eq!(file.caps().bytes(), before);
         };
         run(&mut runtime, main);
         drop(mount);

@@ -296,6 +296,13 @@ impl IoFile {
         Ok(self.len()? == 0)
     }
 
+    /// Bytes that its file system has room for, of those that every user may have; `None` if it does
+    /// not tell. Quotas are not looked at.
+    pub fn room(&self) -> Option<u64> {
+        let told = rustix::fs::fstatvfs(&*self.fd).ok().filter(|told| told.f_blocks > 0)?;
+        told.f_bavail.checked_mul(told.f_frsize)
+    }
+
     /// Cuts the file off there, or extends it by a hole.
     ///
     /// # Errors
