@@ -575,7 +575,7 @@ fn every_field_is_documented_and_every_documented_field_is_there() {
     // Only there where a drive had no room.
     run.insert("rows[].refused".to_string());
     run.insert("rows[].full".to_string());
-    // Only there if the run was interrupted: the command adds these (`run.rs`).
+    // Only there if the run was interrupted: `report/json.rs` adds them.
     run.insert("interrupted".to_string());
     run.insert("missing".to_string());
     let mut speed = BTreeSet::new();
