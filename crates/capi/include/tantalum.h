@@ -491,6 +491,12 @@ int tantalum_log_fd(const tantalum_log *log, int *fd);
 int tantalum_log_checkpoint(const tantalum_log *log, uint64_t lsn, uint64_t number);
 
 /*
+ * Waits until at most so many per cent of the room for records are left: then the checkpoint should
+ * move. It is for a thread that does nothing else. TANTALUM_ELOG: the log was closed, or has failed.
+ */
+int tantalum_log_nearly_full(const tantalum_log *log, uint64_t percent);
+
+/*
  * Puts another file or block device in the place of one that is lost to a log with two copies, while
  * other threads go on. It gets everything from the checkpoint on; when this returns any one device
  * may be lost again. `lost` is the path of the lost one as it was given to tantalum_log_open, or null:

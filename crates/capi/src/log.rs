@@ -500,6 +500,16 @@ pub unsafe extern "C" fn tantalum_log_checkpoint(
     boundary(|| Ok(unsafe { of(log) }?.log.checkpoint(Lsn(lsn), number)?))
 }
 
+/// Waits until the checkpoint should move. See the header.
+///
+/// # Safety
+/// `log` is null or open.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tantalum_log_nearly_full(log: *const tantalum_log, percent: u64) -> c_int {
+    // SAFETY: the caller guarantees it.
+    boundary(|| Ok(unsafe { of(log) }?.log.nearly_full(percent)?))
+}
+
 /// Puts another device in the place of a lost one. See the header.
 ///
 /// # Safety

@@ -71,7 +71,8 @@ fn memory_is_the_same_after_ten_thousand_cuts() {
         shape: LogShape { slow_one_in: 8, ..LogShape::default() },
     };
     let (memory, linger) = (8 << 10, Nanos::from_millis(1));
-    let volume = VolumeBlueprint { log: log.clone(), backing: ram(80), memory, linger };
+    let volume =
+        VolumeBlueprint { log: log.clone(), backing: ram(80), memory, linger, full_limits: false };
     let subjects =
         [AnyBlueprint::Log(Box::new(log)), AnyBlueprint::Volume(Box::new(volume)), ram(96).into()];
     for subject in subjects {

@@ -77,15 +77,15 @@ impl<D: BlockDevice + Clone + 'static> Core<D> {
     /// that have taken it, or the one that came instead. Then the state of the log is another one
     /// than `state`, of a new epoch.
     pub async fn write_state(self: &Rc<Self>, state: State) -> Result<Vec<usize>, LogError> {
-        let short = self.plan().is_short_behind(state.checkpoint);
+        let short = self.plan().short_behind(state.checkpoint);
         self.write_state_as(state, short).await
     }
 
-    /// The same, and it is known whether there are too few copies of something.
+    /// The same, and it is known whether there are too few copies of something ([`State::short`]).
     pub async fn write_state_as(
         self: &Rc<Self>,
         mut state: State,
-        short: bool,
+        short: Option<Lsn>,
     ) -> Result<Vec<usize>, LogError> {
         let mut instead = false;
         state.short = short;
@@ -117,6 +117,8 @@ impl<D: BlockDevice + Clone + 'static> Core<D> {
                 self.check_failed()?;
             }
             state = state.new_epoch(start);
+            // The device may lack all that the others have.
+            state.short = short.map(|_| start);
             for (index, (_, standing)) in state.devices.iter_mut().enumerate() {
                 match *standing {
                     _ if index == device => *standing = Standing::Present,
@@ -359,8 +361,8 @@ impl<D: BlockDevice + Clone + 'static> Core<D> {
         let mut state = present.next();
         state.devices[device].1 = Standing::Present;
         let short = match caught {
-            Caught::Up(short) => short.is_some(),
-            _ => self.plan().is_short(),
+            Caught::Up(short) => short.map(|(_, to)| to.min(self.durable())),
+            _ => self.plan().short_behind(present.checkpoint),
         };
         let Ok(taken) = self.write_state_as(state, short).await else { return };
         let mut plan = self.plan();

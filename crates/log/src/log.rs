@@ -254,12 +254,13 @@ impl<D: BlockDevice + Clone + 'static> Log<D> {
     }
 
     /// The log before `lsn` is not needed any more, which is the LSN or the end of a record: its
-    /// room may be used again. `number` is kept with the checkpoint. When this returns, that is
-    /// durable.
+    /// room may be used again: other logs call that truncating. `number` is kept with the checkpoint.
+    /// When this returns, that is durable.
     ///
     /// # Errors
     /// [`LogError::BeforeFirst`] and [`LogError::NotDurable`] if the checkpoint cannot be there,
     /// [`LogError::NoRecord`], [`LogError::Failed`].
+    #[doc(alias = "truncate")]
     pub async fn checkpoint(&self, lsn: Lsn, number: u64) -> Result<(), LogError> {
         let core = &self.core;
         core.check_failed()?;

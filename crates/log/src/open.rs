@@ -12,6 +12,7 @@
 //! 4. The new epoch, and where the last one ended, are durable on every device before the first
 //!    record is taken.
 
+use crate::Lsn;
 use crate::create::{check_blocks, find, find_copies, io, mend};
 use crate::error::OpenError;
 use crate::member::{Member, MemberError, read_head};
@@ -111,11 +112,10 @@ async fn open_all<D: BlockDevice + 'static>(
     for settled in join_all(settles).await {
         settled?;
     }
-    let all = members.iter().all(Option::is_some);
-    let recovered = recover(rt, present(&members), &newest, all, options).await?;
+    let recovered = recover(rt, present(&members), &newest, options).await?;
     check_epochs(&recovered, &newest, &lagging)?;
     let too_few = took_part(&members, &newest) < usize::from(copies_of(&members));
-    let short = newest.short || too_few;
+    let short = newest.short.is_some() || too_few;
     if options.read_only {
         return Ok(Opened { members, lagging, state: newest, recovered, short });
     }
@@ -132,7 +132,9 @@ async fn open_all<D: BlockDevice + 'static>(
     let newest = without(&newest, &members).await?;
     let seen = recovered.newest.as_ref().map_or(0, |(epoch, _)| *epoch);
     let mut state = newest.new_epoch_after(seen, recovered.end);
-    state.short = short;
+    let acknowledged = if too_few { recovered.copy_from } else { Lsn::ZERO };
+    let before = newest.short.unwrap_or_default().min(recovered.end);
+    state.short = short.then_some(acknowledged.max(before));
     stand(&members, &mut state, usize::from(copies_of(&members)));
     let all: Vec<_> = present(&members).collect();
     let some = crate::planted::planted!(EpochOnOneDevice);

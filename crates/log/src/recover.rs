@@ -7,6 +7,8 @@
 //! 3. An epoch began where the log was known to be whole, so if all devices are there, the log is
 //!    damaged as well if it ends before the last epoch began. (Without a device that may be: what no
 //!    watermark covered was perhaps on that one alone.)
+//! 4. A state says up to where bytes were acknowledged of which there may be too few copies. If the log
+//!    ends before that, the device that is missing alone has them.
 
 use crate::area::{Area, Section};
 use crate::cutter::Cutter;
@@ -16,7 +18,7 @@ use crate::member::{Member, MemberError};
 use crate::merge::{Merge, Seen};
 use crate::options::OpenOptions;
 use crate::scan::{Stream, find_sections};
-use crate::state::State;
+use crate::state::{Standing, State};
 use crate::{Lsn, OpenError};
 use std::rc::Rc;
 use tantalum_device::BlockDevice;
@@ -37,18 +39,18 @@ pub(crate) struct Recovered<D> {
     pub newest: Option<(u32, String)>,
 }
 
-/// Reads the log. `all`: no device of it is missing.
+/// Reads the log. `members` are the devices of it that are there.
 pub(crate) async fn recover<D: BlockDevice + 'static>(
     rt: &Rt,
     members: impl Iterator<Item = Rc<Member<D>>>,
     state: &State,
-    all: bool,
     options: &OpenOptions,
 ) -> Result<Recovered<D>, OpenError> {
-    let mut finds = Vec::new();
+    let (mut finds, mut there) = (Vec::new(), Vec::new());
     let (mut limit, mut copies) = (0, 1);
     for member in members {
         (limit, copies) = (member.superblock.record_limit, member.superblock.copies);
+        there.push(member.superblock.index as usize);
         for stream in 0..member.superblock.streams() {
             finds.push(find_sections(member.clone(), stream));
         }
@@ -63,8 +65,20 @@ pub(crate) async fn recover<D: BlockDevice + 'static>(
     merge.drain().await?;
     let seen = merge.seen();
     let watermark = seen.iter().map(|s| s.watermark).max().unwrap_or_default();
+    let all = (0..state.devices.len()).all(|index| there.contains(&index));
     let began = state.epochs.last().filter(|_| all).map_or(Lsn::ZERO, |(_, began)| *began);
-    let known = watermark.max(began);
+    let short = state.short.unwrap_or_default();
+    let counts = |index: &usize| state.devices[*index].1 != Standing::Lost;
+    let mut missing =
+        (0..state.devices.len()).filter(|index| !there.contains(index)).filter(counts);
+    if let Some(index) = missing.next()
+        && broken.is_none()
+        && (watermark..short).contains(&cutter.end())
+        && !options.salvage
+    {
+        return Err(OpenError::Lacks { index });
+    }
+    let known = watermark.max(began).max(short);
     let damaged = broken.or((cutter.end() < known).then_some(cutter.end()));
     if let Some(lsn) = damaged
         && !options.salvage

@@ -105,7 +105,7 @@ impl<D: BlockDevice + Clone + 'static> Core<D> {
         self.works().tags[index] = member.tag;
         let mut next = state.next();
         next.devices[index] = (superblock.device, Standing::Present);
-        let taken = self.write_state_as(next, false).await?;
+        let taken = self.write_state_as(next, None).await?;
         let added = self.plan().join(index, lanes);
         if !taken.contains(&index) {
             self.plan().distrust(index);

@@ -5,7 +5,7 @@
 //!   0  8 "TNTLOGST"                         0 16 identity            0  4 number
 //!   8  4 version (1)                       16  1 0 takes part,       4  4 zeros
 //!  12  4 CRC-32C of 0..length,                   1 left, 2 lost      8  8 LSN at which it
-//!        with zeros here                   17  7 zeros                    began
+//!        with zeros here                   17  7 see 71                    began
 //!  16 16 set
 //!  32  4 length
 //!  36  4 epoch
@@ -15,7 +15,8 @@
 //!  64  4 devices
 //!  68  2 epochs
 //!  70  1 1: this state began its epoch
-//!  71  1 1: there may be too few copies
+//!  71  1 1: there may be too few copies; what is below the LSN at 17 of
+//!       the first device was acknowledged (zeros with the others)
 //!  72 24n devices, then 16m epochs
 //! ```
 //!
@@ -37,6 +38,9 @@ const MAGIC: &[u8; 8] = b"TNTLOGST";
 const HEAD: usize = 72;
 const DEVICE: usize = 24;
 const EPOCH: usize = 16;
+/// Where [`State::short`] is, and the highest LSN for which it has room: a lower one says less.
+const SHORT: usize = HEAD + 17;
+const SHORT_MAX: u64 = (1 << 56) - 1;
 /// Where the two slots are.
 pub(crate) const SLOTS: [u64; 2] = [32768, 49152];
 /// Epochs that a state can keep.
@@ -74,8 +78,8 @@ pub(crate) struct State {
     /// This state began its epoch; else something came since.
     pub began: bool,
     /// What is behind the checkpoint may have fewer copies than are wanted, though all devices take
-    /// part.
-    pub short: bool,
+    /// part. What is below this LSN was acknowledged.
+    pub short: Option<Lsn>,
     pub checkpoint: Lsn,
     pub number: u64,
     pub devices: Vec<(Uuid, Standing)>,
@@ -91,7 +95,7 @@ impl State {
             generation: 1,
             epoch: 0,
             began: true,
-            short: false,
+            short: None,
             checkpoint: Lsn::ZERO,
             number: 0,
             devices: devices.iter().map(|d| (*d, Standing::Present)).collect(),
@@ -189,13 +193,15 @@ impl State {
         b[64..68].copy_from_slice(&(self.devices.len() as u32).to_le_bytes());
         b[68..70].copy_from_slice(&(self.epochs.len() as u16).to_le_bytes());
         b[70] = u8::from(self.began);
-        b[71] = u8::from(self.short);
+        b[71] = u8::from(self.short.is_some());
         let mut at = HEAD;
         for (uuid, standing) in &self.devices {
             b[at..at + 16].copy_from_slice(uuid);
             b[at + 16] = *standing as u8;
             at += DEVICE;
         }
+        let short = self.short.unwrap_or_default().0.min(SHORT_MAX);
+        b[SHORT..SHORT + 7].copy_from_slice(&short.to_le_bytes()[..7]);
         for (epoch, start) in &self.epochs {
             b[at..at + 4].copy_from_slice(&epoch.to_le_bytes());
             b[at + 8..at + 16].copy_from_slice(&start.0.to_le_bytes());
@@ -252,7 +258,7 @@ impl State {
             epoch: number(slot, 36, 4) as u32,
             generation: number(slot, 40, 8),
             began: slot[70] != 0,
-            short: slot[71] != 0,
+            short: (slot[71] != 0).then(|| Lsn(number(slot, SHORT, 7))),
             checkpoint: Lsn(number(slot, 48, 8)),
             number: number(slot, 56, 8),
             devices: (0..devices).map(device).collect(),
@@ -300,6 +306,21 @@ mod tests {
             prop_assume!(at < HEAD + 2 * DEVICE + EPOCH);
             bytes[at] ^= change;
             prop_assert_eq!(State::decode(&bytes), None);
+        }
+    }
+
+    #[test]
+    fn what_may_have_too_few_copies_is_kept() {
+        let state = State::first([7; 16], &[[1; 16], [2; 16]]);
+        for (short, kept) in [
+            (None, None),
+            (Some(Lsn(0)), Some(Lsn(0))),
+            (Some(Lsn(SHORT_MAX)), Some(Lsn(SHORT_MAX))),
+            (Some(Lsn(SHORT_MAX + 9)), Some(Lsn(SHORT_MAX))),
+        ] {
+            let wrote = State { short, ..state.clone() };
+            let read = State::decode(&wrote.encode(512));
+            assert_eq!(read, Some(State { short: kept, ..state.clone() }));
         }
     }
 

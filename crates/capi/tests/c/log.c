@@ -281,6 +281,8 @@ int main(int argc, char **argv) {
     while ((code = tantalum_log_commit(log, large, 4000, NULL, &end)) == TANTALUM_OK) {
     }
     CHECK(code == TANTALUM_ENOSPC && said("checkpoint"));
+    CHECK(tantalum_log_nearly_full(log, 10) == TANTALUM_OK);
+    CHECK(tantalum_log_nearly_full(NULL, 10) == TANTALUM_EINVAL);
     CHECK(tantalum_log_checkpoint(log, end, 78) == TANTALUM_OK);
     CHECK(tantalum_log_commit(log, large, 4000, &lsn, NULL) == TANTALUM_OK && lsn == end);
     CHECK(tantalum_log_close(log) == TANTALUM_OK);

@@ -10,7 +10,7 @@ use crate::{out, units};
 use clap::Args;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
-use tantalum_device::{BlockDevice, PowerCycle};
+use tantalum_device::{BlockDevice, Caps, PowerCycle};
 use tantalum_log::{CreateOptions, Log};
 use tantalum_nand::Opening;
 use tantalum_rt::Runtime;
@@ -152,6 +152,10 @@ fn try_create(arguments: &CreateArguments) -> Result<Report, (String, u8)> {
     let bytes: u64 = devices.array.iter().map(|(_, d)| d.device().caps().bytes()).sum();
     let sizes = description.paths().zip(members.sizes());
     sizes.filter_map(|(path, bytes)| other_size(path, bytes)).for_each(out::note);
+    let of_log = devices.array.iter().chain(&devices.archive);
+    let thin = of_log.filter(|(_, device)| device.device().caps().thin);
+    let thin: Vec<String> =
+        thin.map(|(name, device)| is_thin(name, device.device().caps())).collect();
     let format = {
         let description = description.clone();
         let make = async move {
@@ -177,12 +181,22 @@ fn try_create(arguments: &CreateArguments) -> Result<Report, (String, u8)> {
     };
     runtime.block_on(format).map_err(|e| failed(format!("the log has stalled: {e}")))??;
     made.0.clear(); // They are the log now.
+    thin.into_iter().for_each(out::note);
     match sink.put(&text) {
         out::OK => Ok(report(path, &description, bytes)),
         _ => Err(failed(format!(
             "{name} could not be written; the log is made: try again with --force"
         ))),
     }
+}
+
+/// A write that its file system refuses makes the log lose the device.
+fn is_thin(name: &str, caps: &Caps) -> String {
+    format!(
+        "{name} is sparse or thinly provisioned: the log stops, or loses it, if a write finds no room; \
+         `fallocate -l {} {name}` gives a file all of its room",
+        caps.bytes()
+    )
 }
 
 fn report(path: &Path, of: &Description, bytes: u64) -> Report {

@@ -316,4 +316,6 @@ fn what_is_not_for_a_log_is_refused_with_what_to_do() {
         format!("give a file all of its room (`fallocate -l 33554432 {}`)", sparse.display());
     assert!(said.contains(&told) && said.lines().count() == 1, "{said}");
     assert!(std::fs::read_to_string(&at).expect("text") == text, "nothing is changed");
+    let said = log("create", &[&file("sparse.toml", ""), dev, &sparse], 0).1;
+    assert!(said.contains(&format!("`fallocate -l 33554432 {}`", sparse.display())), "{said}");
 }

@@ -41,6 +41,10 @@ pub struct VolumeBlueprint {
     pub memory: u64,
     /// Changes are destaged at the latest after this time.
     pub linger: Nanos,
+    /// Whether its limits are those that a volume has by itself: an atomic unit of 128 KiB, groups of
+    /// 256 extents and 1 MiB. Else they are small, so that a few blocks reach them: a unit of 4 blocks,
+    /// groups of 4 extents and 8 blocks.
+    pub full_limits: bool,
 }
 
 impl LogBlueprint {
@@ -132,15 +136,17 @@ impl Blueprint for LogBlueprint {
 impl VolumeBlueprint {
     fn options(&self) -> VolumeOptions {
         let block = self.backing.block_bytes();
-        let log = self.log.shape.open(self.log.device.block_bytes().max(block));
-        VolumeOptions {
-            memory: self.memory,
-            linger: self.linger,
-            atomic_unit: 4 * block,
-            atomic_group: GroupLimit { extents: 4, bytes: 8 * u64::from(block) },
-            log,
-            ..VolumeOptions::default()
+        let mut log = self.log.shape.open(self.log.device.block_bytes().max(block));
+        let full = VolumeOptions::default();
+        if self.full_limits {
+            (log.memory, log.group_bytes) = (full.log.memory, full.log.group_bytes);
         }
+        let (atomic_unit, atomic_group) = match self.full_limits {
+            true => (full.atomic_unit, full.atomic_group),
+            false => (4 * block, GroupLimit { extents: 4, bytes: 8 * u64::from(block) }),
+        };
+        let (memory, linger) = (self.memory, self.linger);
+        VolumeOptions { memory, linger, atomic_unit, atomic_group, log, ..full }
     }
 }
 
@@ -184,11 +190,12 @@ impl Blueprint for VolumeBlueprint {
     fn to_rust(&self) -> String {
         format!(
             "tantalum_explore::VolumeBlueprint {{\n    log: {},\n    backing: {}.into(),\n    \
-             memory: {},\n    linger: tantalum_rt::Nanos({}),\n    }}",
+             memory: {},\n    linger: tantalum_rt::Nanos({}),\n    full_limits: {},\n    }}",
             self.log.to_rust(),
             self.backing.to_rust(),
             self.memory,
-            self.linger.0
+            self.linger.0,
+            self.full_limits
         )
     }
 }

@@ -456,6 +456,11 @@ struct FlashLog {
     ///
     /// *Source*: own choice.
     backing_blocks: u64,
+    /// Of a log volume: whether its limits are those that it has by itself, an atomic unit of 128 KiB
+    /// and groups of 256 extents and 1 MiB. Else they are so small that few blocks reach them.
+    ///
+    /// *Source*: own choice.
+    full_limits: bool,
 }
 
 impl Default for FlashLog {
@@ -473,6 +478,7 @@ impl Default for FlashLog {
             memory_kib: 64,
             linger_us: 3000,
             backing_blocks: 0,
+            full_limits: false,
         }
     }
 }
@@ -498,7 +504,9 @@ impl FlashLog {
             return AnyBlueprint::Log(Box::new(log));
         }
         let (memory, linger) = (self.memory_kib << 10, Nanos::from_micros(self.linger_us));
-        AnyBlueprint::Volume(Box::new(VolumeBlueprint { log, backing, memory, linger }))
+        let full_limits = self.full_limits;
+        let volume = VolumeBlueprint { log, backing, memory, linger, full_limits };
+        AnyBlueprint::Volume(Box::new(volume))
     }
 }
 

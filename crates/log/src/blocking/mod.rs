@@ -382,6 +382,7 @@ impl BlockingLog {
     ///
     /// # Errors
     /// As [`Log::checkpoint`].
+    #[doc(alias = "truncate")]
     pub fn checkpoint(&self, lsn: Lsn, number: u64) -> Result<(), LogError> {
         self.handle.ask(|to| Letter::Checkpoint(lsn, number, to))?
     }

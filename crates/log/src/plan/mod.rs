@@ -297,6 +297,12 @@ impl Plan {
         self.has_too_few() || lsn < self.short.1
     }
 
+    /// What of that is acknowledged: all below this LSN; `None` if there is no such thing.
+    pub fn short_behind(&self, lsn: Lsn) -> Option<Lsn> {
+        let to = if self.has_too_few() { self.durable } else { self.durable.min(self.short.1) };
+        self.is_short_behind(lsn).then_some(to)
+    }
+
     /// Whether fewer devices take part than there must be copies.
     pub fn has_too_few(&self) -> bool {
         self.options.copies > self.present_devices()

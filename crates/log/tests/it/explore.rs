@@ -31,7 +31,13 @@ fn log(kib: u64, shape: LogShape) -> AnyBlueprint {
 fn volume(memory: u64, shape: LogShape) -> AnyBlueprint {
     let log = LogBlueprint { device: ram(160, 512).into(), shape };
     let (backing, linger) = (ram(40, 512).into(), Nanos::from_millis(3));
-    AnyBlueprint::Volume(Box::new(VolumeBlueprint { log, backing, memory, linger }))
+    AnyBlueprint::Volume(Box::new(VolumeBlueprint {
+        log,
+        backing,
+        memory,
+        linger,
+        full_limits: false,
+    }))
 }
 
 /// A log that wraps, on devices some of whose writes are slow.

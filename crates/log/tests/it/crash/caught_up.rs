@@ -254,6 +254,67 @@ fn a_device_that_lacks_records_is_not_taken_for_the_log() {
     });
 }
 
+/// Device 1 missed records and could not be given them, takes part, and then device 0 is lost, of which
+/// a write fails perhaps. Once the other one opened without these records and without a word, unless it
+/// had been written behind them.
+#[test]
+fn what_only_a_lost_device_had_is_not_given_up_in_silence() {
+    let (mut lacks, mut damaged) = (0, 0);
+    for step in 0..200 {
+        let error = run(async move |rt| {
+            let (devices, log) = make(&rt, 2, 2).await;
+            commit_many(&rt, &log, 4, 10).await.unwrap();
+            leave(&rt, &log, &devices).await;
+            devices[0].inner.fail_nth(CommandKind::Read, 1);
+            devices[1].let_go();
+            until_back(&rt, &log).await;
+            let records = count(&log).await;
+            // What device 1 gets from here on comes late.
+            devices[1].plan.one_in.set(1);
+            devices[1].plan.delay.set(Nanos::from_millis(1));
+            if step % 2 == 1 {
+                devices[0].inner.fail_nth(CommandKind::Write, 1);
+            }
+            let writer = log.clone();
+            rt.spawn_background("a writer", async move { drop(writer.commit(&[9; 300]).await) });
+            rt.sleep(Nanos::from_micros(20 * step)).await;
+            power_cycle(log, &devices).await;
+            devices[1].plan.one_in.set(0);
+            let error = match Log::open(&rt, named(&devices[1..]), degraded()).await {
+                Ok(log) => panic!("step {step}: {} of {records}", count(&log).await),
+                Err(error) => error,
+            };
+            let salvage = OpenOptions { salvage: true, read_only: true, ..degraded() };
+            let log = Log::open(&rt, named(&devices[1..]), salvage).await.unwrap();
+            assert!(count(&log).await < records, "step {step}");
+            error
+        });
+        match error {
+            OpenError::Lacks { index: 0 } => lacks += 1,
+            OpenError::Damaged(_) => damaged += 1,
+            other => panic!("step {step}: {other}"),
+        }
+    }
+    assert!(lacks > 0 && damaged > 0, "{lacks} without the device, {damaged} with others written");
+}
+
+/// Of two devices the other one is missing, which lacked records: nothing is lost, and the log opens.
+#[test]
+fn the_device_that_had_everything_opens_alone() {
+    run(async |rt| {
+        let (devices, log) = make(&rt, 2, 2).await;
+        commit_many(&rt, &log, 4, 10).await.unwrap();
+        leave(&rt, &log, &devices).await;
+        devices[0].inner.fail_nth(CommandKind::Read, 1);
+        devices[1].let_go();
+        until_back(&rt, &log).await;
+        let records = count(&log).await;
+        power_cycle(log, &devices).await;
+        let log = Log::open(&rt, named(&devices[..1]), degraded()).await.unwrap();
+        assert_eq!(count(&log).await, records);
+    });
+}
+
 /// What it missed cannot be read: it takes part without, and that is told.
 #[test]
 fn what_cannot_be_copied_is_told() {

@@ -5,14 +5,15 @@ use tantalum_device::Ack;
 use tantalum_rt::{Nanos, Stream};
 
 const WORKERS: u64 = 3;
-const COMMANDS: u64 = 12;
 
 /// Cuts a run at each of its moments, and starts what is left; and once more, after a cut while it
 /// starts.
 pub fn every_cut(shape: &Shape, seed: u64, until: Nanos) -> Result<usize, String> {
-    let moments = Rig::moments(shape, seed, WORKERS, COMMANDS, until);
+    // Of the largest commands two bring more than 4 MiB: much of it waits for memory.
+    let commands = if shape.full_limits { 2 } else { 12 };
+    let moments = Rig::moments(shape, seed, WORKERS, commands, until);
     let mut dice = Stream::new(seed, "cuts");
-    let mut rig = Rig::start(shape, seed, WORKERS, COMMANDS);
+    let mut rig = Rig::start(shape, seed, WORKERS, commands);
     for (i, moment) in moments.iter().enumerate() {
         rig.runtime.run_until(*moment).map_err(|e| e.to_string())?;
         let what = |e| format!("seed {seed}, cut {i} at {moment}: {e}\n{shape:?}");
@@ -60,4 +61,11 @@ fn every_cut_with_an_archive_or_copies() {
 fn every_cut_over_devices_that_keep_what_they_acknowledged() {
     let ack = Ack::PowerSafe;
     hold(&Shape { log_ack: ack, backing_ack: ack, ..Shape::tight(2) }, 30);
+}
+
+/// The limits that a volume has by itself: groups of 256 extents and 1 MiB, writes of 128 KiB.
+#[test]
+fn every_cut_of_the_largest_groups_and_writes() {
+    let cuts = every_cut(&Shape::full(2), 40, Nanos::from_millis(40)).unwrap();
+    assert!(cuts > 200, "{cuts} cuts only");
 }

@@ -2,8 +2,8 @@
 
 use std::rc::Rc;
 use tantalum_device::{
-    Ack, Block, BlockDevice, Blocks, Caps, Data, DataMut, Durability, GroupLimit, IoError, Payload,
-    PowerCycle, RamDevice, RamOptions,
+    Ack, AtomicError, Block, BlockDevice, Blocks, Caps, Data, DataMut, Durability, GroupLimit,
+    IoError, Payload, PowerCycle, RamDevice, RamOptions,
 };
 use tantalum_log::{CreateOptions, HedgeOptions, LogVolume, OpenOptions, VolumeOptions};
 use tantalum_oracle::{Host, Oracle};
@@ -14,8 +14,8 @@ pub type Volume = LogVolume<RamDevice, RamDevice>;
 pub const BLOCK: u32 = 512;
 /// Blocks of the volume.
 pub const BLOCKS: u64 = 64;
-/// Blocks of the backing: those of the volume, and its label.
-const BACKING: u64 = BLOCKS + 16;
+/// Blocks of the label on the backing.
+const LABEL: u64 = 16;
 
 #[derive(Clone, Debug)]
 pub struct Shape {
@@ -29,7 +29,14 @@ pub struct Shape {
     /// Bytes of memory for what is not destaged.
     pub memory: u64,
     pub linger: Nanos,
+    /// Whether the volume has the limits that it has by itself, and the work reaches them.
+    pub full_limits: bool,
 }
+
+/// Blocks of a volume with full limits: an extent of a full group has 4 KiB, and as much is between
+/// two.
+const FULL_BLOCKS: u64 = 256 * FULL_STEP;
+const FULL_STEP: u64 = 16;
 
 impl Shape {
     /// Devices that lose what is not forced or flushed.
@@ -43,7 +50,18 @@ impl Shape {
             backing_ack: Ack::Volatile,
             memory: 64 << 10,
             linger: Nanos::from_millis(3),
+            full_limits: false,
         }
+    }
+
+    /// A volume as it is by itself: writes of 128 KiB and groups of 256 extents and 1 MiB are whole.
+    pub fn full(array: usize) -> Shape {
+        let log_bytes = 12 << 20;
+        Shape { log_bytes, memory: 4 << 20, full_limits: true, ..Shape::volatile(array) }
+    }
+
+    fn blocks(&self) -> u64 {
+        if self.full_limits { FULL_BLOCKS } else { BLOCKS }
     }
 
     /// Little memory: what comes is destaged at once.
@@ -61,6 +79,10 @@ impl Shape {
     }
 
     pub fn options(&self) -> VolumeOptions {
+        if self.full_limits {
+            let (memory, linger) = (self.memory, self.linger);
+            return VolumeOptions { memory, linger, ..VolumeOptions::default() };
+        }
         VolumeOptions {
             memory: self.memory,
             linger: self.linger,
@@ -132,7 +154,7 @@ pub fn ram(rt: &Rt, name: &str, blocks: u64, ack: Ack) -> RamDevice {
 }
 
 pub fn backing(rt: &Rt, name: &str, shape: &Shape) -> RamDevice {
-    ram(rt, name, BACKING, shape.backing_ack)
+    ram(rt, name, shape.blocks() + LABEL, shape.backing_ack)
 }
 
 pub fn of_log(rt: &Rt, name: &str, shape: &Shape) -> RamDevice {
@@ -205,9 +227,12 @@ impl Rig {
         for worker in 0..workers {
             let host = oracle.host(volume.device());
             let dice = rt.stream(&format!("worker {worker}"));
-            let (kept, rt_here) = (volume.clone(), rt.clone());
+            let (kept, rt_here, full) = (volume.clone(), rt.clone(), shape.full_limits);
             rt.spawn_background("a worker", async move {
-                work(rt_here, host, dice, commands).await;
+                match full {
+                    true => work_at_the_limits(host, worker, commands).await,
+                    false => work(rt_here, host, dice, commands).await,
+                }
                 drop(kept);
             });
         }
@@ -293,5 +318,29 @@ pub async fn work<D: BlockDevice>(rt: Rt, host: Host<D>, mut dice: Stream, comma
             return;
         }
         rt.sleep(Nanos(dice.below(300_000))).await;
+    }
+}
+
+/// Full groups, the largest writes that are whole, or small writes between them: one after the other.
+async fn work_at_the_limits<D: BlockDevice>(host: Host<D>, worker: u64, commands: u64) {
+    let limits = VolumeOptions::default();
+    let unit = u64::from(limits.atomic_unit / BLOCK);
+    let each =
+        limits.atomic_group.bytes / u64::from(limits.atomic_group.extents) / u64::from(BLOCK);
+    let extent = |i| Blocks { start: Block(i * FULL_STEP), count: each };
+    let group: Vec<_> = (0..u64::from(limits.atomic_group.extents)).map(extent).collect();
+    for i in 0..commands {
+        let at = Block((i * 1000 + 5) % (FULL_BLOCKS - unit));
+        let ended = match worker {
+            0 => match host.write_atomic(&group).await {
+                Err(AtomicError::Io(e)) => Err(e),
+                refused => Ok(refused.unwrap()),
+            },
+            1 => host.write(Blocks { start: at, count: unit }, Durability::Normal).await,
+            _ => host.write(Blocks { start: at, count: 1 }, Durability::Fua).await,
+        };
+        if ended.is_err() {
+            return;
+        }
     }
 }
