@@ -164,7 +164,10 @@ impl CacheJob {
         let bytes = self.size_mib << 20;
         let frames = match self.has_batches() {
             true => bytes.saturating_sub(SEGMENTS) / u64::from(page_bytes + ENTRY),
-            false => bytes.saturating_sub(METADATA) / u64::from(page_bytes),
+            false => {
+                let table = if self.kind() == Kind::Tac { ENTRY } else { 0 };
+                bytes.saturating_sub(METADATA) / u64::from(page_bytes + table)
+            }
         };
         let frames = u32::try_from(frames).unwrap_or(u32::MAX);
         Config {
@@ -239,10 +242,29 @@ impl CacheJob {
     }
 }
 
-/// Bytes that rivals leave for their metadata: a journal, or a table.
+/// Bytes that rivals leave for a journal, and for the parts of blocks that a table leaves empty.
 const METADATA: u64 = 4 << 20;
 
-/// Bytes of a directory's entry, and what its segments take beside their entries: a part of one,
+/// Bytes of an entry of a directory, or of the table of TAC, and what its segments take beside their entries: a part of one,
 /// and two to spare.
 const ENTRY: u32 = 32;
 const SEGMENTS: u64 = 8 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Once the table of TAC had no room beside more than 512 MiB of frames.
+    #[test]
+    fn metadata_of_every_rival_fits_beside_its_frames() {
+        for policy in ["mvfifo", "lc", "tac", "bcache-lru", "bcache-fifo", "lru", "s3-fifo"] {
+            for (size_mib, page_bytes) in [(64, 4096), (1024, 4096), (3000, 4096), (1024, 16384)] {
+                let job = CacheJob { policy: policy.into(), size_mib, ..CacheJob::default() };
+                let job = CacheJob { batch: 1, ..job };
+                let used = job.config(page_bytes).build().unwrap().flash_bytes();
+                let (most, least) = (size_mib << 20, (size_mib - 24) << 20);
+                assert!((least..=most).contains(&used), "{policy}, {size_mib} MiB: {used} bytes");
+            }
+        }
+    }
+}
