@@ -245,8 +245,8 @@ impl CacheJob {
 /// Bytes that rivals leave for a journal, and for the parts of blocks that a table leaves empty.
 const METADATA: u64 = 4 << 20;
 
-/// Bytes of an entry of a directory, or of the table of TAC, and what its segments take beside their entries: a part of one,
-/// and two to spare.
+/// Bytes of an entry of a directory or of the table of TAC, and what the segments of a directory take
+/// beside their entries: a part of one, and two to spare.
 const ENTRY: u32 = 32;
 const SEGMENTS: u64 = 8 << 20;
 
