@@ -219,6 +219,68 @@ fn the_double_write_area_repairs_what_tears() {
     assert!(is_sound(&found) && found.repaired > 0, "{found:?}");
 }
 
+/// Cuts an engine on devices that tear pages, each time restarts it as a database does, and then looks
+/// at everything. Gives the records that were redone, or what the first restart said that failed.
+fn restarts(job: EngineJob, count: u64) -> Result<u64, EngineError> {
+    let mut runtime = Runtime::virtual_time(21);
+    let rt = runtime.handle();
+    let all = runtime.block_on(async move {
+        let mut dice = rt.stream("cuts");
+        let pages = job.mix().pages();
+        let data = device(&rt, VOLATILE, 40_000, "data");
+        let log = device(&rt, VOLATILE, 40_000, "log");
+        let layout = job.layout(pages, data.caps(), log.caps()).unwrap();
+        let journal = Journal::new(pages);
+        let stores = |domain: &Domain| {
+            let on = |d: &RamDevice| Volume::new(&rt, d.device(), job.host());
+            let pages = InPlace::new(&rt, domain.clone(), &job, layout, on(&data));
+            (pages, Redo::new(&rt, on(&log), layout.log, journal.clone()))
+        };
+        let begun = || {
+            let domain = rt.domain();
+            let (pages, records) = stores(&domain);
+            let engine =
+                Engine::new(&rt, domain.clone(), &job, job.mix(), pages, records, &journal);
+            (domain, engine)
+        };
+        stores(&rt.domain()).0.load().await.unwrap();
+        let mut redone = 0;
+        for round in 0..count {
+            let (domain, engine) = begun();
+            engine.start(round).await.unwrap();
+            rt.sleep(Nanos(dice.range(20_000_000, 300_000_000))).await;
+            assert_eq!(engine.failure(), None);
+            domain.kill();
+            for d in [&data, &log] {
+                d.cut();
+                d.off().await;
+                d.power_on().await.unwrap();
+            }
+            let (domain, engine) = begun();
+            let restarted = engine.restart(&journal).await?;
+            assert_eq!(restarted.commits_lost, 0);
+            redone += restarted.redone;
+            domain.kill();
+            drop(engine);
+            let (pages, records) = stores(&rt.domain());
+            let found = recover(&pages, &records, &journal).await.unwrap();
+            assert!(!found.is_damaged() && found.replayed == 0, "round {round}: {found:?}");
+        }
+        Ok(redone)
+    });
+    all.unwrap()
+}
+
+/// With whole pages in the log a restart does not read what may be torn.
+#[test]
+fn a_restart_takes_torn_pages_from_the_log() {
+    let job = |double_write| EngineJob { double_write, buffer_percent: 20.0, ..small() };
+    let redone = restarts(job(PageWrites::Logged), 60).unwrap();
+    assert!(redone > 0);
+    let torn = restarts(job(PageWrites::InPlace), 60);
+    assert!(matches!(torn, Err(EngineError::Damaged { .. })), "{torn:?}");
+}
+
 #[test]
 fn without_it_large_pages_tear_unless_the_drive_writes_them_whole() {
     let job = EngineJob { double_write: PageWrites::InPlace, buffer_percent: 20.0, ..small() };
