@@ -256,6 +256,14 @@ impl SampledBlueprint {
     }
 }
 
+impl SampledBlueprint {
+    fn build_at(&self, rt: &Rt, place: u32, bus: Option<&Bus>) -> Result<RamDevice, String> {
+        let device = self.model.build(rt, &format!("sampled {place}"), self.payload, bus)?;
+        PowerCycle::cut(&device); // It was made with its power on.
+        Ok(device)
+    }
+}
+
 impl Blueprint for SampledBlueprint {
     type Subject = RamDevice;
 
@@ -271,13 +279,7 @@ impl Blueprint for SampledBlueprint {
     /// Each has random streams of its own.
     fn build_several(&self, rt: &Rt, count: u32) -> Result<Vec<RamDevice>, String> {
         let bus = self.shared_bus_mb_s.map(Bus::new).transpose()?;
-        let one = |i| {
-            let name = format!("sampled {i}");
-            let device = self.model.build(rt, &name, self.payload, bus.as_ref())?;
-            PowerCycle::cut(&device); // It was made with its power on.
-            Ok(device)
-        };
-        (0..count).map(one).collect()
+        (0..count).map(|place| self.build_at(rt, place, bus.as_ref())).collect()
     }
 
     fn room(&self) -> Result<Room, String> {
@@ -431,6 +433,22 @@ impl BoxBlueprint {
                 Ok(b.build_several(rt, count)?.into_iter().map(AnyBox::Disk).collect())
             }
             _ => (0..count).map(|_| self.build(rt)).collect(),
+        }
+    }
+
+    /// A box beside others of its runtime, blank and without power. Those that are built at different
+    /// places are slow, or tear, at different times (SSDs and arrays do not). With a `bus` a disk or a
+    /// sampled device shares it with others.
+    ///
+    /// # Errors
+    /// That it cannot be built, in a line.
+    pub fn build_at(&self, rt: &Rt, place: u32, bus: Option<&Bus>) -> Result<AnyBox, String> {
+        match self {
+            BoxBlueprint::Sampled(b) => b.build_at(rt, place, bus).map(AnyBox::Ram),
+            BoxBlueprint::Disk(b) => {
+                Disk::on_bus(rt, &b.model, b.payload, bus, place).map(AnyBox::Disk)
+            }
+            _ => self.build(rt),
         }
     }
 

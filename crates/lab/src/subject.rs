@@ -14,7 +14,7 @@ use crate::report::figures::Counts;
 use crate::run::row::{RowBox, Traffic};
 use serde::{Deserialize, Serialize};
 use tantalum_device::presets::{DISKS, SAMPLED};
-use tantalum_device::{Disk, DiskModel, Payload, RamDevice, SampledModel};
+use tantalum_device::{Bus, Disk, DiskModel, Payload, RamDevice, SampledModel};
 use tantalum_drive::{Design, Drive};
 use tantalum_explore::{
     AnyBox, Blueprint as _, BoxBlueprint, DiskBlueprint, DriveBlueprint, Raid0Blueprint,
@@ -296,6 +296,20 @@ impl Model {
     /// That it cannot be built, in a line.
     pub fn build(&self, rt: &Rt, payload: Payload) -> Result<AnyBox, String> {
         self.blueprint(self.payload(payload))?.build(rt)
+    }
+
+    /// The same beside others of its runtime ([`BoxBlueprint::build_at`]).
+    ///
+    /// # Errors
+    /// That it cannot be built, in a line.
+    pub fn build_at(
+        &self,
+        rt: &Rt,
+        payload: Payload,
+        place: u32,
+        bus: Option<&Bus>,
+    ) -> Result<AnyBox, String> {
+        self.blueprint(self.payload(payload))?.build_at(rt, place, bus)
     }
 }
 

@@ -271,8 +271,8 @@ fn on_models(arguments: &BenchArguments, threads: u32) -> Result<Ran, Failed> {
     let hedges = !arguments.no_hedging;
     let work = async move {
         let mut devices = Vec::new();
-        for (i, model) in models.iter().enumerate() {
-            let device = model.build(&rt, Payload::Bytes).map_err(usage)?;
+        for (i, model) in (0..).zip(&models) {
+            let device = model.build_at(&rt, Payload::Bytes, i, None).map_err(usage)?;
             device.power_on().await.map_err(failed)?;
             devices.push(LogDevice::new(format!("model {i}"), PowerCycle::device(&device)));
         }

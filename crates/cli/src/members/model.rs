@@ -101,15 +101,8 @@ pub fn build(rt: &Rt, path: &Path, place: usize) -> Result<AnyBox, String> {
         let array = Model::Raid0 { member: Box::new(member), stripes };
         return array.build(rt, Payload::Bytes).map_err(told);
     }
-    match sized(model_of(name).map_err(told)?, bytes).map_err(told)? {
-        Model::Sampled(model) => {
-            let device = model.build(rt, &format!("member {place}"), Payload::Bytes, None);
-            let device = device.map_err(|fault| told(fault.to_string()))?;
-            tantalum_device::PowerCycle::cut(&device); // It was made with its power on.
-            Ok(AnyBox::Ram(device))
-        }
-        model => model.build(rt, Payload::Bytes).map_err(told),
-    }
+    let model = sized(model_of(name).map_err(told)?, bytes).map_err(told)?;
+    model.build_at(rt, Payload::Bytes, place as u32, None).map_err(told)
 }
 
 /// What to say of a model that has another size than its name asks for: a drive has whole flash units.

@@ -57,6 +57,16 @@ impl PageModel {
         }
     }
 
+    /// MB each second of a bus that the devices of its flash log's array share, and how many these are.
+    pub fn log_bus(&self) -> Option<(u64, usize)> {
+        match self {
+            PageModel::Engine(_, Some(log), _) => {
+                log.bus_mb_s.map(|mb_s| (mb_s, log.devices.len()))
+            }
+            _ => None,
+        }
+    }
+
     /// The design of the drive of its flash cache.
     pub fn cache_drive(&self) -> Option<&str> {
         match self {

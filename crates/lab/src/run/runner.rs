@@ -15,11 +15,12 @@ use crate::run::record::{Log, Recorded};
 use crate::run::row::{self, RowBox, RowError, RowPlan, Traffic};
 use crate::run::sqlite::Settings;
 use crate::subject::{BLOCK_BYTES, Model};
+use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use tantalum_device::{Payload, RamDevice, Stats};
+use tantalum_device::{Bus, Payload, RamDevice, Stats};
 use tantalum_drive::Drive;
 use tantalum_rt::{Nanos, Rt};
 
@@ -225,13 +226,18 @@ fn try_row(
         }
         let (beside, archive) = (job.beside.clone(), job.archive.clone());
         let made = |rt: &Rt| {
-            let build = |model: Model| model.build(rt, Payload::Bytes).map_err(RowError::Design);
-            let named =
-                |name: &String| build(Model::of(name, &row.scene).map_err(RowError::Design)?);
-            let array = build(model).into_iter().map(Ok).chain(beside.iter().map(named));
+            // (An array is several devices, and is alone at its place.)
+            let build = |(place, model): (u32, Result<Model, String>)| {
+                let built = model.and_then(|m| m.build_at(rt, Payload::Bytes, place, None));
+                built.map_err(RowError::Design)
+            };
+            let named = |name: &String| Model::of(name, &row.scene);
+            let array = [Ok(model)].into_iter().chain(beside.iter().map(named));
+            let archive = archive.as_ref().map(named);
+            let after = 1 + beside.len() as u32;
             Ok(appends::Boxes {
-                array: array.collect::<Result<_, _>>()?,
-                archive: archive.as_ref().map(named).transpose()?,
+                array: (0..).zip(array).map(build).collect::<Result<_, _>>()?,
+                archive: archive.map(|model| build((after, model))).transpose()?,
             })
         };
         return appends::run(seed, plan, job, made, cut);
@@ -245,9 +251,18 @@ fn try_row(
             Part::Flash => Model::of(engine.cache_drive().unwrap_or_default(), &row.scene),
             Part::Pages => Ok(model.clone()),
         };
+        let bus = RefCell::new(None);
         let made = |rt: &Rt, part| {
             let payload = if log.is_some() { Payload::Bytes } else { engine.payload(part) };
-            let built = of(part).and_then(|model| model.build(rt, payload));
+            let built = of(part).and_then(|model| {
+                let Part::Log(i) = part else { return model.build(rt, payload) };
+                let shared = engine.log_bus().filter(|(_, devices)| i < *devices);
+                if i == 0 {
+                    *bus.borrow_mut() = shared.map(|(mb_s, _)| Bus::new(mb_s)).transpose()?;
+                }
+                let bus = bus.borrow().clone().filter(|_| shared.is_some());
+                model.build_at(rt, payload, i as u32, bus.as_ref())
+            });
             // What is recorded is the drive with the pages.
             let log = log.filter(|_| part == Part::Pages).cloned();
             Ok(Recorded::new(Stats::new(rt, built.map_err(RowError::Design)?), log))

@@ -75,6 +75,13 @@ pub struct FlashLogJob {
     ///
     /// *Source*: FlashLogging: its ring buffer.
     pub memory_mib: u32,
+    /// Bandwidth of a bus that the devices of the array share, MB (1,000,000 bytes) each second. Only
+    /// disks and sampled devices take it into account. Left out: each has a bus of its own, if its
+    /// model says so.
+    ///
+    /// *Source*: FlashLogging: USB drives on a bus of 60 MB/s.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bus_mb_s: Option<u64>,
 }
 
 impl Default for FlashLogJob {
@@ -88,6 +95,7 @@ impl Default for FlashLogJob {
             hedging: true,
             block_bytes: None,
             memory_mib: 16,
+            bus_mb_s: None,
         }
     }
 }
@@ -119,6 +127,9 @@ impl FlashLogJob {
             if !(least..=most).contains(&value) {
                 return wrong(key, value.to_string(), &format!("{least} to {most}"));
             }
+        }
+        if self.bus_mb_s == Some(0) {
+            return wrong("bus_mb_s", "0".into(), "1 or more");
         }
         match self.block_bytes {
             Some(bytes) if !bytes.is_power_of_two() || !(512..=16384).contains(&bytes) => {

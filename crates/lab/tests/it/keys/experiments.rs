@@ -109,7 +109,8 @@ fn of_experiments() -> Vec<Section> {
                of = \"w/durassd\"\nto = \"w/durassd\"\nmore_than = 1.0\naim = 1.0\nwithin = 10.0\n";
     let engine = "[engine.w]\nupdate_percent = 50.0\n";
     let log = "[engine.w]\nlog = \"l\"\n[log.l]\ndevices = [\"durassd\", \"durassd\"]\n\
-               block_bytes = 4096\n";
+               block_bytes = 4096\n\
+               bus_mb_s = 60\n";
     let cache = "[engine.w]\ncache = \"c\"\ndouble_write = false\n[cache.c]\n";
     vec![
         section::<Experiment>(

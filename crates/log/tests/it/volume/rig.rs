@@ -333,8 +333,9 @@ async fn work_at_the_limits<D: BlockDevice>(host: Host<D>, worker: u64, commands
         let at = Block((i * 1000 + 5) % (FULL_BLOCKS - unit));
         let ended = match worker {
             0 => match host.write_atomic(&group).await {
+                Ok(()) => Ok(()),
                 Err(AtomicError::Io(e)) => Err(e),
-                refused => Ok(refused.unwrap()),
+                Err(refused) => panic!("{refused:?}"),
             },
             1 => host.write(Blocks { start: at, count: unit }, Durability::Normal).await,
             _ => host.write(Blocks { start: at, count: 1 }, Durability::Fua).await,
