@@ -166,7 +166,9 @@ fn check_set<D: BlockDevice>(
         return wrong(format!("a log has 1 or 2 copies, not {}", options.copies));
     }
     if array < usize::from(options.copies) {
-        return wrong(format!("2 copies need 2 devices in the array, and there is {array}"));
+        return wrong(format!(
+            "2 copies need 2 devices in the array, and there is {array}: name another one"
+        ));
     }
     if !(1..=PARTITIONS_MAX).contains(&options.partitions) {
         let partitions = options.partitions;

@@ -129,6 +129,8 @@ pub struct OpenOptions {
     /// Whether to open a log with copies if one device is missing, is of no use (blank, shortened,
     /// damaged, an older copy), or fails during the opening. That device is lost to the log, and the
     /// log is opened without it from then on. With `read_only` it is lost once the checkpoint moves.
+    /// A device that did not answer when the log was used last, and was told nothing since, does not
+    /// know what it missed: opened alone, it gives what it has, without an error.
     pub degraded: bool,
     /// How the log has to have been made: one that was made otherwise is not opened.
     pub expects: Expects,

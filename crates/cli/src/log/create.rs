@@ -54,7 +54,8 @@ pub struct CreateArguments {
     #[arg(long, value_name = "N", default_value_t = 1,
           value_parser = clap::value_parser!(u8).range(1..=2))]
     copies: u8,
-    /// Parts that each device is divided into: 2 to 4 help some single solid-state drives
+    /// Parts that each device is divided into: 2 to 4 help some single solid-state drives, 8 where one
+    /// write in a hundred is very slow
     #[arg(long, value_name = "N", default_value_t = 1,
           value_parser = clap::value_parser!(u16).range(1..=64))]
     partitions: u16,

@@ -29,7 +29,8 @@ pub struct RecoverArguments {
     #[arg(long)]
     salvage: bool,
     /// Open a log with two copies although a device is of no use, or is not there: that device is
-    /// lost to it, and the log can be served without it
+    /// lost to it, and the log can be served without it. If it was served before without a device that did
+    /// not answer, do not open it with that one alone: it does not know what it missed
     #[arg(long)]
     degraded: bool,
     /// Print JSON (docs/json.md)

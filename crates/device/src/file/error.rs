@@ -13,7 +13,7 @@ pub enum FileError {
     #[error("a file needs a runtime on the wall clock")]
     VirtualClock,
     /// The system's error.
-    #[error("{}: {what}: {source}", path.display())]
+    #[error("{}: {what}: {source}{}", path.display(), advice(source))]
     System {
         /// Which file.
         path: PathBuf,
@@ -118,4 +118,11 @@ pub(super) fn of_command(e: &io::Error) -> IoError {
 
 fn errno(e: &io::Error) -> Option<Errno> {
     Errno::from_io_error(e)
+}
+/// What to do about an error of the system, where that is the same everywhere.
+fn advice(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => ": run this as a user who may, or name another",
+        _ => "",
+    }
 }

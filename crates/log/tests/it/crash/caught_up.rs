@@ -298,6 +298,21 @@ fn what_only_a_lost_device_had_is_not_given_up_in_silence() {
     assert!(lacks > 0 && damaged > 0, "{lacks} without the device, {damaged} with others written");
 }
 
+/// What cannot be known: the device was told nothing since it did not answer. `docs/log.md` has it among
+/// the known defects.
+#[test]
+fn a_device_that_was_told_nothing_opens_with_what_it_has() {
+    run(async |rt| {
+        let (devices, log) = make(&rt, 2, 2).await;
+        commit_many(&rt, &log, 4, 10).await.unwrap();
+        let before = count(&log).await;
+        leave(&rt, &log, &devices).await;
+        power_cycle(log, &devices).await;
+        let log = Log::open(&rt, named(&devices[1..]), degraded()).await.unwrap();
+        assert!(count(&log).await >= before);
+    });
+}
+
 /// Of two devices the other one is missing, which lacked records: nothing is lost, and the log opens.
 #[test]
 fn the_device_that_had_everything_opens_alone() {
