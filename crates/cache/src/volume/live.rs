@@ -1,11 +1,11 @@
 //! What a cache volume shows of itself while it is served.
 
-use crate::flash::{CacheError, CacheStats};
+use crate::flash::{CacheError, CacheStats, Scrubbed};
 use crate::volume;
 use crate::volume::plug::CacheVolume;
 use tantalum_device::{
     AfterCut, BlockDevice, Caps, Field, IoError, Line, LiveBox, Panel, PowerCycle, PowerState,
-    ResizeError, Shown, StartError, Unit, counted, unprotected_cut,
+    ResizeError, ScrubError, ScrubOutcome, Shown, StartError, Unit, counted, unprotected_cut,
 };
 
 impl<F: PowerCycle + 'static, S: PowerCycle + 'static> CacheVolume<F, S> {
@@ -81,6 +81,14 @@ impl<F: PowerCycle + 'static, S: PowerCycle + 'static> LiveBox for CacheVolume<F
             }
             Err(e) => Err(ResizeError::Failed(e.to_string())),
         }
+    }
+
+    async fn scrub(&self) -> Result<ScrubOutcome, ScrubError> {
+        let failed = |why: String| ScrubError::Failed(why);
+        let cache = self.cache().ok_or_else(|| failed(volume::ResizeError::Off.to_string()))?;
+        let found = cache.scrub().await.map_err(|e| failed(e.to_string()))?;
+        let Scrubbed { frames, repaired, damaged } = found;
+        Ok(ScrubOutcome { pages: frames, repaired, lost: damaged })
     }
 
     /// With the clean mark: the next start is warm.

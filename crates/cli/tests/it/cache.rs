@@ -350,6 +350,79 @@ fn a_scan_is_kept_out_and_ghosts_tell_of_twice_the_size() {
     assert_eq!(serving.stop().0, Some(0));
 }
 
+/// Overwrites the only copy of this page on a device, as if its flash had lost it.
+fn damage(device: &Path, page: &[u8; 4096]) {
+    use std::os::unix::fs::FileExt;
+    let bytes = std::fs::read(device).expect("the device");
+    let at: Vec<usize> =
+        (0..bytes.len()).step_by(4096).filter(|at| bytes[*at..][..4096] == *page).collect();
+    assert_eq!(at.len(), 1, "copies of the page");
+    let file = std::fs::File::options().write(true).open(device).expect("the device");
+    file.write_all_at(&[0xee; 4096], at[0] as u64).expect("written");
+}
+
+/// The process that serves a cache scrubs it, while its clients go on; and it is not detached from
+/// them.
+#[test]
+fn a_served_cache_is_scrubbed_and_not_detached() {
+    for (mode, lost) in [("back", true), ("through", false)] {
+        let (at, flash, _) = made(&format!("scrubbed-{mode}"), &["--mode", mode]);
+        let socket = crate::common::live::socket(&format!("scrubbed-{mode}.sock"));
+        let serving = serve(&at, &socket);
+        let mut nbd = Nbd::connect(&socket).expect("a server");
+        for n in 1..=3 {
+            nbd.write(u64::from(n), &whole(n)).expect("written");
+        }
+        nbd.flush().expect("flushed");
+        let said = cache("scrub", &[&at], 0).0;
+        assert!(said.contains("3 pages compared, 0 given up") && said.contains("0 lost"), "{said}");
+        // What it has in memory is gone with the power.
+        cache("cut", &[&at], 0);
+        let said = cache("scrub", &[&at], 1).1;
+        assert!(said.contains("no power") && said.lines().count() == 1, "{said}");
+        cache("restore", &[&at], 0);
+        damage(&flash, &whole(2));
+        let (said, wrong) = cache("scrub", &[&at], i32::from(lost));
+        let found = if lost { "0 given up that the slow device has, 1 lost" } else { "1 given up" };
+        assert!(said.contains("3 pages compared") && said.contains(found), "{said}");
+        assert_eq!(wrong.contains("page 2 is lost: write it again"), lost, "{wrong}");
+        let json = cache("scrub", &[&at, Path::new("--json")], i32::from(lost)).0;
+        let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+        assert_eq!(json["lost_pages"], u64::from(lost));
+        let mut nbd = Nbd::connect(&socket).expect("a server");
+        match lost {
+            true => drop(nbd.read(2).expect_err("it is lost")),
+            false => assert_eq!(nbd.read(2).expect("the slow device has it"), whole(2)),
+        }
+        for n in [1, 3] {
+            assert_eq!(nbd.read(u64::from(n)).expect("read"), whole(n));
+        }
+        nbd.write(2, &whole(4)).expect("written");
+        nbd.flush().expect("flushed");
+        assert!(cache("scrub", &[&at], 0).0.contains("0 lost"));
+        // Only a process that has ended has clients that need no flash device.
+        let said = cache("detach", &[&at], 2).1;
+        let process = format!("process {} serves it", serving.child.id());
+        assert!(said.contains(&process) && said.contains("end that process"), "{said}");
+        assert_eq!(said.lines().count(), 1, "{said}");
+        assert_eq!(nbd.read(2).expect("read"), whole(4));
+        assert_eq!(serving.stop().0, Some(0));
+        cache("detach", &[&at], 0);
+    }
+}
+
+/// A box without a cache says so.
+#[test]
+fn a_drive_has_no_cache_to_scrub() {
+    let [socket, control] = ["no-cache.sock", "no-cache.control"].map(crate::common::live::socket);
+    let mut command = tantalum(&["drive", "serve", "--design", "volatile", "--unix"]);
+    command.arg(&socket).arg("--control").arg(&control);
+    let serving = Serving::start(command);
+    let said = cache("scrub", &[&control], 2).1;
+    assert!(said.contains("it has no cache") && said.lines().count() == 1, "{said}");
+    assert_eq!(serving.stop().0, Some(0));
+}
+
 fn tantalum_size(text: &str) -> u64 {
     let mib = text.strip_suffix("MiB").expect("a size in MiB");
     mib.parse::<u64>().expect("a number") << 20
@@ -514,7 +587,7 @@ fn a_cache_that_does_not_fit_any_more_is_refused_in_a_line() {
     // Another process has the devices.
     let socket = crate::common::live::socket("unfit.sock");
     let serving = serve(&at, &socket);
-    for verb in ["check", "scrub", "detach"] {
+    for verb in ["check", "detach"] {
         let said = cache(verb, &[&at], 2).1;
         assert!(said.contains("in use") && said.lines().count() == 1, "{verb}: {said}");
     }

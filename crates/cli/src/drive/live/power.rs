@@ -11,7 +11,7 @@ use crate::members::in_words;
 use crate::out;
 use std::cell::{Cell, RefCell};
 use std::path::Path;
-use tantalum_device::{LiveBox, PowerState, ResizeError, StartError};
+use tantalum_device::{LiveBox, PowerState, ResizeError, ScrubError, ScrubOutcome, StartError};
 use tantalum_export::control::{CutReport, Kind, Power, Refusal, ReplaceReport, RestoreReport};
 use tantalum_rt::sync::{Semaphore, WaitQueue};
 use tantalum_rt::wall::Io;
@@ -317,6 +317,16 @@ impl<B: LiveBox, F: Front> Plug<B, F> {
         // A task waits for it: at time scale 0 what it waits for takes no real time.
         let _announced = self.rt.outstanding("another size of the cache");
         self.bare().resize(flash_bytes).await
+    }
+
+    /// Compares every page of the cache of the box with its checksum, while it is used.
+    ///
+    /// # Errors
+    /// [`ScrubError`]
+    pub async fn scrub(&self) -> Result<ScrubOutcome, ScrubError> {
+        // A task waits for it: at time scale 0 what it waits for takes no real time.
+        let _announced = self.rt.outstanding("a look at every page of the cache");
+        self.bare().scrub().await
     }
 
     /// Puts a device in the place of one that is lost to the log of the box, while it is used.
