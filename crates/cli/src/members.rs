@@ -14,7 +14,7 @@ mod model;
 mod served;
 
 pub use cache::{
-    CacheDescription, CacheDevices, Clean, LabelPlace, Policy, Sync, Volume, cache_in_words,
+    Admit, CacheDescription, CacheDevices, Clean, LabelPlace, Policy, Sync, Volume, cache_in_words,
     cache_told, cache_volume, is_cache, usual_batch,
 };
 pub use codes::{log_code, open_code, volume_code};

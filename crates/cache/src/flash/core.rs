@@ -121,6 +121,8 @@ pub(crate) struct Core<F, S> {
     pub state: RefCell<State>,
     /// Versions on their way to the slow store.
     pub pending: Pending,
+    /// How many versions went past the cache.
+    pub past: Cell<usize>,
     /// Runs of pages that are written to the slow store side by side. Whoever waits for a permit
     /// holds no page.
     pub slow_writes: Semaphore,
@@ -438,17 +440,23 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> Core<F, S> {
             // The store has it, or a newer version has entered, or the page was forgotten.
             return Ok(());
         }
+        self.write_slow(page, data).await?;
+        self.pending.wrote(page, place);
+        let mut state = self.state.borrow_mut();
+        if is_dirty(&state) {
+            state.index.set_clean(place);
+        }
+        Ok(())
+    }
+
+    /// Writes a page that is held to the slow store, for good.
+    pub async fn write_slow(&self, page: u64, data: &[u8]) -> Result<(), CacheError> {
         if let Err(error) = self.slow.write_durably(page, data).await {
             self.count(|s| s.slow_refusals += 1);
             self.host.refused(page, &error);
             return Err(CacheError::Slow(error));
         }
-        self.pending.wrote(page, place);
-        let mut state = self.state.borrow_mut();
-        state.stats.slow_writes += 1;
-        if is_dirty(&state) {
-            state.index.set_clean(place);
-        }
+        self.count(|s| s.slow_writes += 1);
         Ok(())
     }
 }

@@ -51,7 +51,7 @@ mod slow;
 mod stats;
 mod writer;
 
-pub use crate::policy::GhostCounts;
+pub use crate::policy::{Admit, GhostCounts};
 pub use cache::FlashCache;
 pub use carrier::Beside;
 pub(crate) use create::{FLASH, SLOW};

@@ -192,6 +192,7 @@ pub(crate) async fn open<F: BlockDevice + 'static, S: SlowStore + 'static>(
         domain: rt.domain(),
         state: RefCell::new(state),
         pending: Pending::default(),
+        past: Cell::new(0),
         slow_writes: Semaphore::new(rt, "a write to the slow store", depth.max(1) as u64),
         closing: Cell::new(false),
         cleaned: Cell::new(0),

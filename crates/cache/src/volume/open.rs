@@ -5,8 +5,8 @@
 //!    device has every page.
 
 use crate::flash::{
-    DeviceStore, FLASH, FlashCache, NoHost, OpenError, OpenOptions, SLOW, SlowStore, complete,
-    replace,
+    Admit, DeviceStore, FLASH, FlashCache, NoHost, OpenError, OpenOptions, SLOW, SlowStore,
+    complete, replace,
 };
 use crate::volume::core::Core;
 use crate::volume::error::VolumeError;
@@ -41,6 +41,11 @@ pub(crate) fn caps<D: BlockDevice>(slow: D, options: &VolumeOptions) -> Result<C
     if options.format.frames < FRAMES_MIN {
         let why = format!("batches of one frame: a volume needs at least {FRAMES_MIN}");
         return Err(OpenError::Unsuitable(why).into());
+    }
+    if options.cache.admit == Admit::Clean {
+        let why = "a volume writes a page whole or not at all, and without a copy on flash the slow \
+                   device may tear it: let dirty pages enter";
+        return Err(OpenError::Unsuitable(why.to_string()).into());
     }
     check_payload(&slow, SLOW)?;
     let block = slow.caps().block_size;

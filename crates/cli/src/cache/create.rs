@@ -3,7 +3,7 @@
 use super::check::code;
 use super::started::Failed;
 use crate::members::{
-    CacheDescription, CacheDevices, Clean, LabelPlace, MemberLink, Policy, Sync, absolute,
+    Admit, CacheDescription, CacheDevices, Clean, LabelPlace, MemberLink, Policy, Sync, absolute,
     is_description, make_missing, runtime, usual_batch,
 };
 use crate::{out, units};
@@ -75,6 +75,9 @@ pub struct CreateArguments {
     /// Keep scans out: after so many consecutive pages clean ones no longer enter
     #[arg(long, value_name = "PAGES", value_parser = clap::value_parser!(u32).range(1..))]
     scan: Option<u32>,
+    /// Which pages enter the cache
+    #[arg(long, value_enum, default_value_t = Admit::Mixed)]
+    admit: Admit,
     /// Tell what twice the size would gain in hits, in `stats` and `top`
     #[arg(long)]
     ghosts: bool,
@@ -193,6 +196,7 @@ fn try_create(arguments: &CreateArguments) -> Result<Report, Failed> {
         label: if arguments.adopt { LabelPlace::End } else { LabelPlace::Begin },
         clean: arguments.clean,
         scan: arguments.scan,
+        admit: arguments.admit,
         ghosts: arguments.ghosts,
     };
     description.check().map_err(usage)?;

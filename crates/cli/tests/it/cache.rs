@@ -411,6 +411,26 @@ fn a_served_cache_is_scrubbed_and_not_detached() {
     }
 }
 
+/// With `admit = "dirty"` pages enter that are written, and none that is only read.
+#[test]
+fn only_pages_that_are_written_enter_if_that_is_asked_for() {
+    for (admit, pages) in [("mixed", 3), ("dirty", 1)] {
+        let (at, ..) = made(&format!("admit-{admit}"), &["--admit", admit]);
+        let socket = crate::common::live::socket(&format!("admit-{admit}.sock"));
+        let serving = serve(&at, &socket);
+        let mut nbd = Nbd::connect(&socket).expect("a server");
+        nbd.write(1, &whole(1)).expect("written");
+        for at in [5, 9] {
+            assert_eq!(nbd.read(at).expect("read"), whole(0));
+        }
+        nbd.flush().expect("flushed");
+        let stats = cache("stats", &[&at, Path::new("--json")], 0).0;
+        let stats: serde_json::Value = serde_json::from_str(&stats).expect("JSON");
+        assert_eq!(stats["cache"]["pages"], pages, "{admit}");
+        assert_eq!(serving.stop().0, Some(0));
+    }
+}
+
 /// A box without a cache says so.
 #[test]
 fn a_drive_has_no_cache_to_scrub() {
