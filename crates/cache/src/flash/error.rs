@@ -1,5 +1,6 @@
 //! What can go wrong with a cache: one line that says what, where, and what to do.
 
+use crate::flash::slow::LabelEnd;
 use tantalum_device::IoError;
 use tantalum_rt::Nanos;
 
@@ -62,14 +63,16 @@ pub enum OpenError {
         "the flash device and the slow store belong to different caches: name those of one cache"
     )]
     OtherStore,
-    /// The label of this cache is elsewhere on the slow device.
+    /// The label of this cache is at the other end of the slow device.
     #[error(
-        "the slow device has the label of this cache at its {is}, where this volume does not look: \
-         use `label = \"{is}\"` in its description"
+        "the slow store has the label of this cache at its {is}, and was opened with that at the \
+         other end: open it with the label at its {is}"
     )]
     LabelElsewhere {
-        /// `begin` or `end`.
-        is: &'static str,
+        /// Where it is: at the end, if the store [adopted] what is on its device.
+        ///
+        /// [adopted]: crate::flash::DeviceStore::adopting
+        is: LabelEnd,
     },
     /// The slow store is newer than the cache.
     #[error(

@@ -84,6 +84,20 @@ pub(crate) fn check_pages<S: SlowStore>(index: &Index, slow: &S) -> Result<(), O
     }
 }
 
+/// That the label of this cache is at the other end of the slow device, if it is, and no label of
+/// another one where it was looked for.
+pub(crate) async fn elsewhere<S: SlowStore>(slow: &S, cache: &Uuid) -> Option<OpenError> {
+    if !matches!(find_label(slow).await, Err(OpenError::OtherStore)) {
+        return None;
+    }
+    let mut label = vec![0; LABEL_BYTES];
+    let is = slow.read_other_label(&mut label).await.ok()??;
+    match decode_newest(&label, Label::decode, |l| l.generation) {
+        Found::Good(label) if label.cache == *cache => Some(OpenError::LabelElsewhere { is }),
+        _ => None,
+    }
+}
+
 fn check_label(label: &Label, superblock: &Superblock) -> Result<(), OpenError> {
     if label.slow != superblock.slow {
         return Err(OpenError::OtherStore);
@@ -126,7 +140,13 @@ pub(crate) async fn look<F: BlockDevice, S: SlowStore>(
             "the cache has pages of {is} bytes, not of {page}: open it with pages of {is}"
         )));
     }
-    let label = find_label(slow).await?;
+    let label = match find_label(slow).await {
+        Err(OpenError::OtherStore) => {
+            let elsewhere = elsewhere(slow, &superblock.cache).await;
+            return Err(elsewhere.unwrap_or(OpenError::OtherStore));
+        }
+        found => found?,
+    };
     if let Some(label) = &label {
         check_label(label, &superblock)?;
     }

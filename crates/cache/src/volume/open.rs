@@ -97,24 +97,6 @@ async fn refuse_label<D: BlockDevice + 'static>(
     }
 }
 
-/// That the label of this cache is at the other end of the slow device, if it is, and no label where
-/// it was looked for.
-async fn elsewhere<F: BlockDevice + 'static, D: BlockDevice + 'static>(
-    flash: &F,
-    store: &DeviceStore<D>,
-    slow: D,
-    options: &VolumeOptions,
-) -> Option<OpenError> {
-    if FlashCache::<F, _>::describe_store(store).await.is_ok_and(|label| label.is_some()) {
-        return None;
-    }
-    let (adopts, is) = if options.adopts { (false, "begin") } else { (true, "end") };
-    let other = store_on(slow, &VolumeOptions { adopts, ..options.clone() }).ok()?;
-    let label = FlashCache::<F, _>::describe_store(&other).await.ok()??;
-    let cache = FlashCache::<F, DeviceStore<D>>::describe(flash).await.ok()?;
-    (cache.cache == label.cache).then_some(OpenError::LabelElsewhere { is })
-}
-
 /// Starts the volume. Says whether a new cache has taken the place of a lost one.
 pub(crate) async fn open<F: BlockDevice + Clone + 'static, D: BlockDevice + Clone + 'static>(
     rt: &Rt,
@@ -140,10 +122,6 @@ pub(crate) async fn open<F: BlockDevice + Clone + 'static, D: BlockDevice + Clon
         Err(OpenError::NoCache) => {
             replace(rt, &flash, &store, format).await?;
             (open().await?, true)
-        }
-        Err(OpenError::OtherStore) => {
-            let elsewhere = elsewhere(&flash, &store, slow, options).await;
-            return Err(elsewhere.unwrap_or(OpenError::OtherStore).into());
         }
         opened => (opened?, false),
     };

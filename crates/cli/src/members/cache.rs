@@ -360,13 +360,15 @@ pub fn cache_volume(
 }
 
 /// What the library says, and what the command says.
-const WORDS: [(&str, &str); 5] = [
+const WORDS: [(&str, &str); 7] = [
     ("or format it", "or make one with `tantalum cache create`"),
     (
         "may refuse pages: use another",
         "may refuse pages: use another, or give a file its room with `fallocate -l SIZE FILE`",
     ),
     ("use `force` to destroy that", "use --force to destroy that"),
+    ("open it with the label at its beginning", "set label = \"begin\" in its description"),
+    ("open it with the label at its end", "set label = \"end\" in its description"),
     ("open it with pages of", "set page_bytes in its description to"),
     ("or format the cache and lose", "or create the cache with --force and lose"),
 ];
@@ -402,6 +404,7 @@ pub fn cache_in_words(error: impl Display) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tantalum_cache::flash::LabelEnd;
 
     #[test]
     fn what_is_written_is_read() {
@@ -433,6 +436,8 @@ mod tests {
             OpenError::NotBlank { device: "the flash device", what: "data" }.to_string(),
             OpenError::Damaged { batch: 1, at: 2 }.to_string(),
             OpenError::NoCache.to_string(),
+            OpenError::LabelElsewhere { is: LabelEnd::Beginning }.to_string(),
+            OpenError::LabelElsewhere { is: LabelEnd::End }.to_string(),
         ];
         for text in said {
             let told = cache_in_words(&text);
@@ -451,6 +456,10 @@ mod tests {
                 "the slow store /disk lacks dirty pages that are on the flash device of",
             ),
             (OpenError::OtherStore, "the flash device /fast and the slow store /disk belong to"),
+            (
+                OpenError::LabelElsewhere { is: LabelEnd::End },
+                "the slow store /disk has the label of this cache at its end",
+            ),
             (OpenError::TooSmall { was: 2, is: 1 }, "the flash device /fast has 1 bytes"),
         ] {
             let text = description.told(error);

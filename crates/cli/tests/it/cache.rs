@@ -176,6 +176,18 @@ fn a_served_volume_keeps_what_was_flushed_over_cuts_ends_and_kills() {
     }
 }
 
+/// Each command says at which end of the slow device the label is, which the description has at the
+/// other.
+fn label_is_told(at: &Path, end: &str) {
+    let words = format!("set label = \"{end}\" in its description");
+    for (verb, code) in [("check", 2), ("scrub", 1), ("detach", 1)] {
+        let said = cache(verb, &[at], code).1;
+        assert!(said.contains(&words) && said.lines().count() == 1, "{verb}: {said}");
+    }
+    let said = cache("inspect", &[at], 1).0;
+    assert!(said.contains(&words) && !said.contains("different caches"), "{said}");
+}
+
 /// A slow device with data keeps them, and the volume begins with them.
 #[test]
 fn an_adopted_device_keeps_its_data_in_place() {
@@ -207,8 +219,7 @@ fn an_adopted_device_keeps_its_data_in_place() {
     let wrong = text.replace("label = \"end\"", "label = \"begin\"");
     assert_ne!(text, wrong);
     std::fs::write(&at, wrong).expect("written");
-    let said = cache("scrub", &[&at], 1).1;
-    assert!(said.contains("use `label = \"end\"`") && said.lines().count() == 1, "{said}");
+    label_is_told(&at, "end");
     std::fs::write(&at, text).expect("written");
     let said = cache("detach", &[&at], 0).0;
     assert!(said.contains("from its byte 0 on"), "{said}");
@@ -224,7 +235,10 @@ fn an_adopted_device_keeps_its_data_in_place() {
     std::fs::remove_file(&new).expect("it is there");
     let said = cache("create", &[&new, of_flash, &other, of_slow, &full, adopt], 2).1;
     assert!(said.contains("data where its label goes") && said.lines().count() == 1, "{said}");
-    let (_, _, labelled) = made("adopted-3", &[]);
+    let (third, _, labelled) = made("adopted-3", &[]);
+    let text = std::fs::read_to_string(&third).expect("a description");
+    std::fs::write(&third, text.replace("= \"begin\"", "= \"end\"")).expect("written");
+    label_is_told(&third, "begin");
     let said = cache("create", &[&new, of_flash, &other, of_slow, &labelled, adopt], 2).1;
     assert!(said.contains("the label of a cache") && said.lines().count() == 1, "{said}");
     assert!(!new.exists());
