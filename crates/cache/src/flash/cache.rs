@@ -332,6 +332,12 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> FlashCache<F, S> {
         CacheStats { pages, dirty, used, frames, ghosts, ..state.stats }
     }
 
+    /// Dirty pages that a fetch, a scrub or a clean found damaged, ascending, as far as they were not
+    /// evicted anew or forgotten since: their newest versions are lost.
+    pub fn damaged(&self) -> Vec<u64> {
+        self.core.state.borrow().damaged().collect()
+    }
+
     /// The page that the slow store refuses at present, if there is one, and its error.
     pub fn refused(&self) -> Option<(u64, tantalum_device::IoError)> {
         let state = self.core.state.borrow();

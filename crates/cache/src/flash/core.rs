@@ -91,6 +91,9 @@ pub(crate) struct State {
     /// Pages that are being written to the slow store.
     pub writing: FxHashSet<u64>,
     pub refused: Option<Refused>,
+    /// Dirty pages that were found damaged, and where. Those that were evicted anew or forgotten since
+    /// do not count ([`State::damaged`]).
+    pub damaged: BTreeMap<u64, Place>,
     /// Flushes of the slow store: how many began, the last that ended well, and the last that
     /// failed.
     pub flushes: Flushes,
@@ -458,6 +461,17 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> Core<F, S> {
         }
         self.count(|s| s.slow_writes += 1);
         Ok(())
+    }
+}
+
+impl State {
+    /// The dirty pages that are known to be damaged, ascending: their newest versions are lost.
+    pub fn damaged(&self) -> impl Iterator<Item = u64> {
+        let is_damaged = |(page, place): &(&u64, &Place)| {
+            let found = self.index.find(**page);
+            found.is_some_and(|(at, frame)| at == **place || frame.damaged)
+        };
+        self.damaged.iter().filter(is_damaged).map(|(page, _)| *page)
     }
 }
 

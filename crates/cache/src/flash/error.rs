@@ -88,6 +88,13 @@ pub enum OpenError {
         /// Which one is older.
         older: &'static str,
     },
+    /// The cache was given up: [`FlashCache::detach`](crate::flash::FlashCache::detach) or
+    /// [`FlashCache::leave_alone`](crate::flash::FlashCache::leave_alone).
+    #[error(
+        "the cache on the flash device was given up, and the slow store is used without the cache: it \
+         has every page; format the cache anew to use one again"
+    )]
+    GivenUp,
     /// The slow store lacks pages that only the cache has.
     #[error(
         "the slow store lacks dirty pages that are on the flash device of its cache: open it with \

@@ -10,15 +10,15 @@
 //! 4. **Forgotten.** A tombstone is durable before [`Core::forget`] ends, whether or not the cache
 //!    knows the page: a restart might find an older version of it. No write of the page to the slow
 //!    store is under way then, and none begins.
-//! 5. **Scans and others.** A clean page of a scan, or one where no clean ones enter, is let go. Nothing
-//!    that is cached is touched. If the ring still
-//!    has an older version of the page, it has the newest one behind it: versions leave flash in the
-//!    order in which they came. So no restart takes the older one for the newest.
+//! 5. **Scans and others.** A clean page of a scan, or one where no clean ones enter, is let go.
+//!    Nothing that is cached is touched. If the ring still has an older version of the page, it has
+//!    the newest one behind it: versions leave flash in the order in which they came. So no restart
+//!    takes the older one for the newest.
 //! 6. **Past the cache.** Where only clean pages enter, a dirty one goes to the slow store. Its
 //!    tombstone is durable before that: a restart might find an older version of it, and write that
-//!    over the newer one. An older version that is on its way there does not come after a newer one, nor
-//!    after [`Core::forget`]. What flash has dirty is not on the slow store: newer versions of such a
-//!    page enter.
+//!    over the newer one. An older version that is on its way there does not come after a newer one,
+//!    nor after [`Core::forget`]. What flash has dirty is not on the slow store: newer versions of
+//!    such a page enter.
 
 use crate::flash::core::{Core, State, frame_of};
 use crate::flash::error::CacheError;

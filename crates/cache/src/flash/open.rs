@@ -115,7 +115,10 @@ pub(crate) fn check_pair(
     if of_flash != of_slow {
         return Err(OpenError::OtherStore);
     }
-    if slow > flash || slow + 1 < flash || is_alone {
+    if is_alone {
+        return Err(OpenError::GivenUp);
+    }
+    if slow > flash || slow + 1 < flash {
         let older = if slow > flash { FLASH } else { SLOW };
         return Err(OpenError::OtherEpoch { slow, flash, older });
     }
@@ -194,6 +197,7 @@ pub(crate) async fn open<F: BlockDevice + 'static, S: SlowStore + 'static>(
         reads: BTreeMap::new(),
         writing: FxHashSet::default(),
         refused: None,
+        damaged: BTreeMap::new(),
         flushes: Flushes::default(),
         stopped: None,
         stats,

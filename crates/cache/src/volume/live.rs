@@ -19,6 +19,23 @@ impl<F: PowerCycle + 'static, S: PowerCycle + 'static> CacheVolume<F, S> {
         let dirty = frames.skip(safe).filter(|(frame, _)| frame.dirty).count() as u64;
         dirty * u64::from(self.caps().atomic_unit)
     }
+
+    /// Lines about pages that the slow device refuses, and about damaged ones.
+    fn trouble(&self) -> Vec<Line> {
+        let Some(cache) = self.cache() else { return Vec::new() };
+        let refused = cache.refused_in_words().map(|refused| Line::new("refused", refused));
+        let lost = cache.damaged();
+        let damaged = lost.first().map(|first| {
+            let (pages, block) = (counted(lost.len() as u64, "page", "pages"), self.caps().block_size);
+            let at = first * u64::from(self.caps().atomic_unit / block);
+            let text = format!(
+                "{pages} that only the cache had, the first from block {at} of {block} bytes on: reads \
+                 fail until they are written again"
+            );
+            Line::new("damaged", text)
+        });
+        refused.into_iter().chain(damaged).collect()
+    }
 }
 
 /// What twice the size would gain, in words.
@@ -58,6 +75,13 @@ impl<F: PowerCycle + 'static, S: PowerCycle + 'static> LiveBox for CacheVolume<F
             Err(IoError::PowerLost) => Err(StartError::CutAgain),
             Err(e) => Err(StartError::Failed(LiveBox::failure(self).unwrap_or(e.to_string()))),
         }
+    }
+
+    /// What it promises, pages that the slow device refuses, and pages that are lost.
+    fn status_lines(&self) -> Vec<Line> {
+        let mut lines = vec![Line::promises(&self.caps())];
+        lines.extend(self.trouble());
+        lines
     }
 
     fn failure(&self) -> Option<String> {
@@ -161,13 +185,7 @@ impl<F: PowerCycle + 'static, S: PowerCycle + 'static> LiveBox for CacheVolume<F
             lines.push(Line::new("scans", format!("{} pages were kept out", s.kept_out)));
         }
         lines.extend([Line::new("slow", slow), Line::new("start", start)]);
-        if let Some(refused) = self.cache().and_then(|cache| cache.refused_in_words()) {
-            lines.push(Line::new("refused", refused));
-        }
-        if s.damaged > 0 {
-            let pages = counted(s.damaged, "page", "pages");
-            lines.push(Line::new("damaged", format!("{pages} that only the cache had")));
-        }
+        lines.extend(self.trouble());
         let mut bars = vec![Line::bar("cache", s.pages as f64 / s.frames.max(1) as f64, pages)];
         bars.extend(lines[1..].iter().cloned());
         Shown { fields, lines, panels: vec![Panel::new("inside", bars)] }

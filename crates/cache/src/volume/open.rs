@@ -39,7 +39,8 @@ fn store_on<D: BlockDevice>(slow: D, options: &VolumeOptions) -> Result<DeviceSt
 /// What a volume over this slow device promises.
 pub(crate) fn caps<D: BlockDevice>(slow: D, options: &VolumeOptions) -> Result<Caps, VolumeError> {
     if options.format.frames < FRAMES_MIN {
-        let why = format!("batches of one frame: a volume needs at least {FRAMES_MIN}");
+        let frames = options.format.frames;
+        let why = format!("batches of {frames} pages: a volume needs at least {FRAMES_MIN}");
         return Err(OpenError::Unsuitable(why).into());
     }
     if options.cache.admit == Admit::Clean {

@@ -1,10 +1,9 @@
 //! `tantalum cache create`.
 
-use super::check::code;
 use super::started::Failed;
 use crate::members::{
     Admit, CacheDescription, CacheDevices, Clean, LabelPlace, MemberLink, Policy, Sync, absolute,
-    is_description, make_missing, runtime, usual_batch,
+    cache_open_code, is_description, make_missing, runtime, usual_batch,
 };
 use crate::{out, units};
 use clap::Args;
@@ -61,7 +60,8 @@ pub struct CreateArguments {
     page: u32,
     /// Pages of a batch: one write of the flash device has them, or what came before a flush.
     /// Memory has six batches at least
-    #[arg(long, value_name = "N", default_value_t = usual_batch())]
+    #[arg(long, value_name = "N", default_value_t = usual_batch(),
+          value_parser = clap::value_parser!(u32).range(2..))]
     batch: u32,
     /// When dirty pages reach the slow device
     #[arg(long, value_enum, default_value_t = Sync::Back)]
@@ -223,9 +223,9 @@ fn try_create(arguments: &CreateArguments) -> Result<Report, Failed> {
         let formatted = volume.format(force).await.map_err(|e| match &e {
             VolumeError::Open(open @ OpenError::NotBlank { .. }) => {
                 let told = [vec![of.told(open)], lost].concat();
-                (told.join("; "), code(open))
+                (told.join("; "), cache_open_code(open))
             }
-            VolumeError::Open(open) => (of.told(open), code(open)),
+            VolumeError::Open(open) => (of.told(open), cache_open_code(open)),
             _ => (of.told(&e), out::FAILED),
         });
         formatted.and(members.end().await.map_err(failed))

@@ -23,7 +23,7 @@ everything: the blocks of the volume lie behind its first 1 MiB, or from its beg
 on if it was created with --adopt. The flash device is refused as its cache ever after.
 (`tantalum cache create --force` makes a new one before the same slow device.)
 Exit codes: 0, the slow device has everything; 1, it has not, and nothing was given up;
-2, there is no such cache, or it is in use.")]
+2, there is no such cache, or it is in use, or its devices do not belong together.")]
 pub struct DetachArguments {
     /// The description of the cache
     description: PathBuf,

@@ -25,7 +25,7 @@ Every page is read and compared with its checksum. A damaged page that the slow 
 has, too, is given up. One that only the cache has stays an error until it is written
 again.
 Exit codes: 0, nothing is lost; 1, pages are lost, or the cache does not start; 2,
-there is no such cache, or it is in use."
+there is no such cache, or it is in use, or its devices do not belong together."
 )]
 pub struct ScrubArguments {
     /// The description of the cache, or the control socket of the process that serves it

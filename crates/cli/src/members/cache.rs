@@ -360,7 +360,7 @@ pub fn cache_volume(
 }
 
 /// What the library says, and what the command says.
-const WORDS: [(&str, &str); 7] = [
+const WORDS: [(&str, &str); 9] = [
     ("or format it", "or make one with `tantalum cache create`"),
     (
         "may refuse pages: use another",
@@ -369,6 +369,11 @@ const WORDS: [(&str, &str); 7] = [
     ("use `force` to destroy that", "use --force to destroy that"),
     ("open it with the label at its beginning", "set label = \"begin\" in its description"),
     ("open it with the label at its end", "set label = \"end\" in its description"),
+    (
+        "no space left on the device: discard blocks that are not needed",
+        "the host has no room for its file",
+    ),
+    ("format the cache anew to use one again", "`tantalum cache create --force` makes a new one"),
     ("open it with pages of", "set page_bytes in its description to"),
     ("or format the cache and lose", "or create the cache with --force and lose"),
 ];
@@ -404,7 +409,8 @@ pub fn cache_in_words(error: impl Display) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tantalum_cache::flash::LabelEnd;
+    use tantalum_cache::flash::{CacheError, LabelEnd};
+    use tantalum_device::IoError;
 
     #[test]
     fn what_is_written_is_read() {
@@ -438,6 +444,8 @@ mod tests {
             OpenError::NoCache.to_string(),
             OpenError::LabelElsewhere { is: LabelEnd::Beginning }.to_string(),
             OpenError::LabelElsewhere { is: LabelEnd::End }.to_string(),
+            OpenError::GivenUp.to_string(),
+            CacheError::Flash(IoError::NoSpace).to_string(),
         ];
         for text in said {
             let told = cache_in_words(&text);

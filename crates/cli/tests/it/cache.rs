@@ -172,7 +172,8 @@ fn a_served_volume_keeps_what_was_flushed_over_cuts_ends_and_kills() {
         // It was given up.
         let said = cache("check", &[&at], 2).1;
         assert!(said.contains("used without the cache") && said.lines().count() == 1, "{said}");
-        assert!(cache("inspect", &[&at], 1).0.contains("used without the cache"));
+        let said = cache("inspect", &[&at], 1).0;
+        assert!(said.contains("it has every page; `tantalum cache create --force`"), "{said}");
     }
 }
 
@@ -180,7 +181,7 @@ fn a_served_volume_keeps_what_was_flushed_over_cuts_ends_and_kills() {
 /// other.
 fn label_is_told(at: &Path, end: &str) {
     let words = format!("set label = \"{end}\" in its description");
-    for (verb, code) in [("check", 2), ("scrub", 1), ("detach", 1)] {
+    for (verb, code) in [("check", 2), ("scrub", 2), ("detach", 2)] {
         let said = cache(verb, &[at], code).1;
         assert!(said.contains(&words) && said.lines().count() == 1, "{verb}: {said}");
     }
@@ -403,6 +404,9 @@ fn a_served_cache_is_scrubbed_and_not_detached() {
         let json = cache("scrub", &[&at, Path::new("--json")], i32::from(lost)).0;
         let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
         assert_eq!(json["lost_pages"], u64::from(lost));
+        let status = || cache("status", &[&at], 0).0;
+        let told = "1 page that only the cache had, the first from block 2 of 4096 bytes on";
+        assert_eq!(status().contains(told), lost, "{}", status());
         let mut nbd = Nbd::connect(&socket).expect("a server");
         match lost {
             true => drop(nbd.read(2).expect_err("it is lost")),
@@ -414,6 +418,7 @@ fn a_served_cache_is_scrubbed_and_not_detached() {
         nbd.write(2, &whole(4)).expect("written");
         nbd.flush().expect("flushed");
         assert!(cache("scrub", &[&at], 0).0.contains("0 lost"));
+        assert!(!status().contains("only the cache had"), "{}", status());
         // Only a process that has ended has clients that need no flash device.
         let said = cache("detach", &[&at], 2).1;
         let process = format!("process {} serves it", serving.child.id());
@@ -476,12 +481,20 @@ fn a_lost_flash_device_ends_a_volume_under_write_back_alone() {
         std::fs::write(&flash, vec![0; 8 << 20]).expect("a blank one");
         if mode == "back" {
             let command = tantalum(&["cache", "serve", "--unix", "never.sock"]).arg(&at).output();
-            let said = ends(&command.expect("it starts"), 1).1;
+            let said = ends(&command.expect("it starts"), 2).1;
             assert!(said.contains("lacks dirty pages") && said.lines().count() == 1, "{said}");
-            let detached = cache("detach", &[&at], 1).1;
+            let named = format!("error: {}: it does not start: ", at.display());
+            assert!(said.starts_with(&named), "{said}");
+            let said = cache("check", &[&at], 2).1;
+            assert!(said.contains("lacks dirty pages") && said.lines().count() == 1, "{said}");
+            let detached = cache("detach", &[&at], 2).1;
             assert!(detached.contains("lacks dirty pages"), "{detached}");
             continue;
         }
+        // A check says what goes on without it.
+        let said = cache("check", &[&at], 2).1;
+        assert!(said.contains("has every page that was flushed"), "{said}");
+        assert!(said.contains("goes on with a new cache") && said.lines().count() == 1, "{said}");
         let serving = serve(&at, &socket);
         let mut nbd = Nbd::connect(&socket).expect("a server");
         assert_eq!(nbd.read(5).expect("read"), whole(5));
@@ -553,6 +566,11 @@ fn wrong_devices_are_refused_in_a_line() {
     }
     let said = cache("create", &[&at, of_flash, &flash, of_slow, &slow, of_page, odd], 2).1;
     assert!(said.lines().count() == 1, "{said}");
+    let [of_batch, none, admit, clean] = ["--batch", "0", "--admit", "clean"].map(Path::new);
+    let said = cache("create", &[&at, of_flash, &flash, of_slow, &slow, of_batch, none], 2).1;
+    assert!(said.contains("0 is not in 2.."), "{said}");
+    let said = cache("create", &[&at, of_flash, &flash, of_slow, &slow, admit, clean], 2).1;
+    assert!(said.contains("possible values: mixed, dirty"), "{said}");
     for device in [&flash, &slow] {
         let bytes = std::fs::read(device).expect("read");
         assert!(bytes.iter().all(|b| *b == 0), "nothing is changed");
@@ -611,9 +629,8 @@ fn a_cache_that_does_not_fit_any_more_is_refused_in_a_line() {
         let wrong = text.replace("page_bytes = 4096", &format!("page_bytes = {page}"));
         std::fs::write(&at, wrong).expect("written");
         for verb in ["check", "scrub", "detach"] {
-            let command = tantalum(&["cache", verb]).arg(&at).output().expect("it starts");
-            let said = String::from_utf8_lossy(&command.stderr);
-            assert!(!command.status.success() && said.lines().count() == 1, "{page}: {said}");
+            let said = cache(verb, &[&at], 2).1;
+            assert!(said.lines().count() == 1, "{page}: {said}");
         }
     }
     std::fs::write(&at, &text).expect("written");
@@ -635,8 +652,7 @@ fn a_cache_that_does_not_fit_any_more_is_refused_in_a_line() {
     let cut_off = std::fs::File::options().write(true).open(&flash).expect("the flash device");
     cut_off.set_len(4 << 20).expect("it is shorter");
     for verb in ["check", "scrub", "detach"] {
-        let code = if verb == "check" { 2 } else { 1 };
-        let said = cache(verb, &[&at], code).1;
+        let said = cache(verb, &[&at], 2).1;
         assert!(said.contains("use the device as it was") && said.lines().count() == 1, "{said}");
     }
     assert!(bytes()[1] == whole[1] && bytes()[0][..] == whole[0][..4 << 20]);
@@ -678,13 +694,13 @@ fn devices_that_are_not_one_cache_are_told() {
     std::fs::write(&flash, &old[..8192]).expect("written");
     let why = format!("the flash device {} has 8192 bytes", name(&flash));
     assert_eq!(one_fault(&why), 0);
-    for (verb, code) in [("check", 2), ("scrub", 1), ("detach", 1)] {
+    for (verb, code) in [("check", 2), ("scrub", 2), ("detach", 2)] {
         let said = cache(verb, &[&at], code).1;
         assert!(said.contains(&why) && said.contains("use a larger device"), "{verb}: {said}");
         assert_eq!(said.lines().count(), 1, "{said}");
     }
     let command = tantalum(&["cache", "serve", "--unix", "never.sock"]).arg(&at).output();
-    let said = ends(&command.expect("it starts"), 1).1;
+    let said = ends(&command.expect("it starts"), 2).1;
     assert!(said.contains(&why), "{said}");
 }
 

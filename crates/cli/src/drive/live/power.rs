@@ -177,7 +177,10 @@ impl<B: LiveBox, F: Front> Plug<B, F> {
                     "the drive does not start: {why}. --salvage starts it with the remaining data"
                 ));
             }
-            Err(e) => return Err(e.to_string()),
+            Err(e) => {
+                let name = self.about.image.as_ref().map(|path| format!("{}: ", path.display()));
+                return Err(name.unwrap_or_default() + &e.to_string());
+            }
         }
         self.bare().verify()?;
         self.fronted.set(true);
