@@ -26,11 +26,11 @@ impl<F: PowerCycle + 'static, S: PowerCycle + 'static> CacheVolume<F, S> {
         let refused = cache.refused_in_words().map(|refused| Line::new("refused", refused));
         let lost = cache.damaged();
         let damaged = lost.first().map(|first| {
-            let (pages, block) = (counted(lost.len() as u64, "page", "pages"), self.caps().block_size);
-            let at = first * u64::from(self.caps().atomic_unit / block);
+            let pages = counted(lost.len() as u64, "page", "pages");
+            let at = first * u64::from(self.caps().atomic_unit);
             let text = format!(
-                "{pages} that only the cache had, the first from block {at} of {block} bytes on: reads \
-                 fail until they are written again"
+                "{pages} that only the cache had, the first at byte {at}: reads fail until they are \
+                 written again"
             );
             Line::new("damaged", text)
         });

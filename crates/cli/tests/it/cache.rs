@@ -405,7 +405,7 @@ fn a_served_cache_is_scrubbed_and_not_detached() {
         let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
         assert_eq!(json["lost_pages"], u64::from(lost));
         let status = || cache("status", &[&at], 0).0;
-        let told = "1 page that only the cache had, the first from block 2 of 4096 bytes on";
+        let told = "1 page that only the cache had, the first at byte 8192";
         assert_eq!(status().contains(told), lost, "{}", status());
         let mut nbd = Nbd::connect(&socket).expect("a server");
         match lost {
