@@ -691,6 +691,10 @@ typedef struct tantalum_cache_create_options {
 #define TANTALUM_CACHE_BACK 1      /* dirty pages reach the slow store when they leave flash */
 #define TANTALUM_CACHE_THROUGH 2   /* dirty pages reach it before their eviction ends */
 
+#define TANTALUM_CACHE_MIXED 0      /* clean and dirty pages enter */
+#define TANTALUM_CACHE_CLEAN_ONLY 1 /* dirty ones are evicted to the slow store, which may tear them */
+#define TANTALUM_CACHE_DIRTY_ONLY 2 /* clean ones are let go */
+
 /* How a cache is used. 0: the default. */
 typedef struct tantalum_cache_options {
     uint64_t size;
@@ -703,9 +707,11 @@ typedef struct tantalum_cache_options {
     uint64_t buffered;    /* not 0: files are used through the page cache */
     uint64_t scan;        /* not 0: clean pages of longer runs of consecutive pages do not enter */
     uint64_t ghosts;      /* not 0: the statistics have ghost_...; takes less than 2 MiB */
+    uint64_t admit;       /* TANTALUM_CACHE_...: which pages enter; default all */
 } tantalum_cache_options;
 
-#define TANTALUM_CACHE_OPTIONS_INIT { sizeof(tantalum_cache_options), 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+#define TANTALUM_CACHE_OPTIONS_INIT \
+    { sizeof(tantalum_cache_options), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
 /*
  * Makes an empty cache on all of the flash device, for the pages of a slow device, or of a store: one

@@ -98,6 +98,13 @@ pub const TANTALUM_CACHE_BACK: u64 = 1;
 /// Write-through: dirty pages reach the slow store before their eviction ends.
 pub const TANTALUM_CACHE_THROUGH: u64 = 2;
 
+/// Clean and dirty pages enter.
+pub const TANTALUM_CACHE_MIXED: u64 = 0;
+/// Dirty pages are evicted to the slow store.
+pub const TANTALUM_CACHE_CLEAN_ONLY: u64 = 1;
+/// Clean pages are let go.
+pub const TANTALUM_CACHE_DIRTY_ONLY: u64 = 2;
+
 /// What was found in a directory is the current version of its page.
 pub const TANTALUM_ENTRY_CURRENT: u64 = 0;
 /// Its frame has its version still, but there is a newer one, or none.
@@ -566,6 +573,8 @@ records! {
         scan: u64,
         /// Not 0: it tells what twice its size would gain.
         ghosts: u64,
+        /// `TANTALUM_CACHE_…`: which pages enter.
+        admit: u64,
     }
 
     /// Where a page was found.

@@ -10,7 +10,7 @@ use crate::open::text;
 use crate::record::{put, take};
 use ::tantalum_cache::blocking::{BlockingCache, BlockingError, BlockingOptions, Slow};
 use ::tantalum_cache::flash::{
-    CacheError, Fetched, FormatOptions, Mode, OpenError, OpenOptions, Replacement,
+    Admit, CacheError, Fetched, FormatOptions, Mode, OpenError, OpenOptions, Replacement,
 };
 use std::ffi::{c_char, c_int, c_void};
 use std::path::{Path, PathBuf};
@@ -180,6 +180,12 @@ fn options(o: &tantalum_cache_options) -> Result<BlockingOptions, Failure> {
                 pages => Some(u32::try_from(pages).unwrap_or(u32::MAX)),
             },
             ghosts: o.ghosts != 0,
+            admit: match o.admit {
+                TANTALUM_CACHE_MIXED => Admit::Mixed,
+                TANTALUM_CACHE_CLEAN_ONLY => Admit::Clean,
+                TANTALUM_CACHE_DIRTY_ONLY => Admit::Dirty,
+                other => return Err(Failure::invalid(format!("admit: there is no {other}"))),
+            },
             ..usual
         },
         ..BlockingOptions::default()

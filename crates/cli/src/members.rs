@@ -14,10 +14,10 @@ mod model;
 mod served;
 
 pub use cache::{
-    CacheDescription, CacheDevices, Clean, LabelPlace, Policy, Sync, Volume, cache_in_words,
+    Admit, CacheDescription, CacheDevices, Clean, LabelPlace, Policy, Sync, Volume, cache_in_words,
     cache_told, cache_volume, is_cache, usual_batch,
 };
-pub use codes::{log_code, open_code, volume_code};
+pub use codes::{cache_open_code, cache_volume_code, log_code, open_code, volume_code};
 pub use description::{Description, ONE_COPY, Replaced, is_description};
 pub use devices::{Devices, Members, linked, no_device, not_there, open, open_each, runtime};
 pub use in_words::{in_words, in_words_of_replace, put_another};

@@ -45,6 +45,26 @@ pub enum ResizeError {
     Failed(String),
 }
 
+/// What a look at every page of the cache of a box found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ScrubOutcome {
+    /// Pages that were compared with their checksums.
+    pub pages: u64,
+    /// Damaged pages that were given up, since the slow device has them.
+    pub repaired: u64,
+    /// Pages whose newest version is lost, ascending.
+    pub lost: Vec<u64>,
+}
+
+/// Why the cache of a box was not scrubbed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ScrubError {
+    /// There is no cache.
+    NoCache(String),
+    /// There is, but something failed.
+    Failed(String),
+}
+
 /// What became of a cut.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CutOutcome {
@@ -181,6 +201,14 @@ pub trait LiveBox: PowerCycle + Clone + 'static {
     /// [`ResizeError`]
     async fn resize(&self, _flash_bytes: u64) -> Result<String, ResizeError> {
         Err(ResizeError::Size("it has no cache that could get another size".to_string()))
+    }
+
+    /// Compares every page of the cache of a box with its checksum, while the box is used.
+    ///
+    /// # Errors
+    /// [`ScrubError`]
+    async fn scrub(&self) -> Result<ScrubOutcome, ScrubError> {
+        Err(ScrubError::NoCache("it has no cache that could be scrubbed".to_string()))
     }
 
     /// Ends its work in good order, before its power is cut for good: what was acknowledged is

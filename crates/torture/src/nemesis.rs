@@ -18,11 +18,13 @@ use crate::server::{Kind, Server};
 use crate::store::StoreError;
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
+use tantalum_device::bytes_in_words;
 use tantalum_rt::Stream;
+use tantalum_rt::wall::room_at;
 
 /// The options of a run.
 #[derive(Clone, Debug)]
@@ -78,9 +80,40 @@ pub enum TortureError {
     /// A report is not valid.
     #[error("clients reported what cannot be understood: {0}")]
     Line(String),
+    /// The host lacks room, and what failed may come from that.
+    #[error("the file system with {} has room for {} only: {why}", .at.display(), bytes_in_words(*.room))]
+    HostFull {
+        /// The directory of the run.
+        at: PathBuf,
+        /// What every user may have there, in bytes.
+        room: u64,
+        /// What failed.
+        why: String,
+    },
     /// The user interrupted the run.
     #[error("interrupted")]
     Interrupted,
+}
+
+impl TortureError {
+    /// The same, unless the host is full.
+    fn unless_full(self, run: &Path) -> TortureError {
+        match &self {
+            TortureError::HostFull { .. } | TortureError::Interrupted => self,
+            _ => full(run, || self.to_string()).unwrap_or(self),
+        }
+    }
+}
+
+/// Less room on the host says that it is full: servers, and images of drives that are sparse, fail
+/// without it.
+const FULL: u64 = 16 << 20;
+
+/// That the host is full, if it is. `run` is below the directory of the run, and may not be there yet.
+fn full(run: &Path, why: impl FnOnce() -> String) -> Option<TortureError> {
+    let at = run.parent().unwrap_or(run);
+    let room = room_at(at).filter(|room| *room < FULL)?;
+    Some(TortureError::HostFull { at: at.to_path_buf(), room, why: why() })
 }
 
 /// An observer of the progress.
@@ -107,7 +140,7 @@ pub fn torture(
     let mut rounds = Vec::new();
     let ended = Run::begin(options, ground, &mut setting, run, interrupt, watch)
         .and_then(|it| it.rounds(&mut rounds));
-    let ended = ended.and_then(|()| Ok(ground.end()?));
+    let ended = ended.and_then(|()| Ok(ground.end()?)).map_err(|e| e.unless_full(run));
     let interrupted = interrupt.is_set();
     let storage_failed = matches!(ended, Err(TortureError::Ground(_))) && !interrupted;
     let (left, failure) = match ended {
@@ -179,6 +212,12 @@ impl<'a, W: Watch> Run<'a, W> {
                 Blow::Kill => kills -= 1,
             }
             let round = self.round(number, blow)?;
+            // Neither says anything about the drive if the host is full.
+            let fails = [Harm::DoesNotStart, Harm::Damaged].map(|harm| round.check.of(harm));
+            if fails.iter().any(|count| *count > 0) {
+                let why = || round.check.first.first().cloned().unwrap_or_default();
+                full(self.run, why).map_or(Ok(()), Err)?;
+            }
             let clean = round.check.is_clean();
             self.watch.round(&round);
             rounds.push(round);

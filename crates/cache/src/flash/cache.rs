@@ -125,6 +125,15 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> FlashCache<F, S> {
         describe::store(slow).await
     }
 
+    /// Whether the label of this cache is at the other end of the slow device, so that
+    /// [`FlashCache::describe_store`] does not find it, and no other label where it looks.
+    ///
+    /// # Errors
+    /// [`OpenError::LabelElsewhere`] if it is.
+    pub async fn check_label_place(cache: &FlashDescription, slow: &S) -> Result<(), OpenError> {
+        open::elsewhere(slow, &cache.cache).await.map_or(Ok(()), Err)
+    }
+
     /// Reads the whole cache as a start would find it, and compares every page with its checksum.
     /// Nothing is changed: the devices may be open for reading only.
     ///
@@ -321,6 +330,12 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> FlashCache<F, S> {
         let used = state.index.frames();
         let ghosts = state.ghosts.as_ref().map(Ghosts::counts);
         CacheStats { pages, dirty, used, frames, ghosts, ..state.stats }
+    }
+
+    /// Dirty pages that a fetch, a scrub or a clean found damaged, ascending, as far as they were not
+    /// evicted anew or forgotten since: their newest versions are lost.
+    pub fn damaged(&self) -> Vec<u64> {
+        self.core.state.borrow().damaged().collect()
     }
 
     /// The page that the slow store refuses at present, if there is one, and its error.

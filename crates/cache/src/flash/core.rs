@@ -91,6 +91,9 @@ pub(crate) struct State {
     /// Pages that are being written to the slow store.
     pub writing: FxHashSet<u64>,
     pub refused: Option<Refused>,
+    /// Dirty pages that were found damaged, and where. Those that were evicted anew or forgotten since
+    /// do not count ([`State::damaged`]).
+    pub damaged: BTreeMap<u64, Place>,
     /// Flushes of the slow store: how many began, the last that ended well, and the last that
     /// failed.
     pub flushes: Flushes,
@@ -121,6 +124,8 @@ pub(crate) struct Core<F, S> {
     pub state: RefCell<State>,
     /// Versions on their way to the slow store.
     pub pending: Pending,
+    /// How many versions went past the cache.
+    pub past: Cell<usize>,
     /// Runs of pages that are written to the slow store side by side. Whoever waits for a permit
     /// holds no page.
     pub slow_writes: Semaphore,
@@ -438,18 +443,35 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> Core<F, S> {
             // The store has it, or a newer version has entered, or the page was forgotten.
             return Ok(());
         }
+        self.write_slow(page, data).await?;
+        self.pending.wrote(page, place);
+        let mut state = self.state.borrow_mut();
+        if is_dirty(&state) {
+            state.index.set_clean(place);
+        }
+        Ok(())
+    }
+
+    /// Writes a page that is held to the slow store, for good.
+    pub async fn write_slow(&self, page: u64, data: &[u8]) -> Result<(), CacheError> {
         if let Err(error) = self.slow.write_durably(page, data).await {
             self.count(|s| s.slow_refusals += 1);
             self.host.refused(page, &error);
             return Err(CacheError::Slow(error));
         }
-        self.pending.wrote(page, place);
-        let mut state = self.state.borrow_mut();
-        state.stats.slow_writes += 1;
-        if is_dirty(&state) {
-            state.index.set_clean(place);
-        }
+        self.count(|s| s.slow_writes += 1);
         Ok(())
+    }
+}
+
+impl State {
+    /// The dirty pages that are known to be damaged, ascending: their newest versions are lost.
+    pub fn damaged(&self) -> impl Iterator<Item = u64> {
+        let is_damaged = |(page, place): &(&u64, &Place)| {
+            let found = self.index.find(**page);
+            found.is_some_and(|(at, frame)| at == **place || frame.damaged)
+        };
+        self.damaged.iter().filter(is_damaged).map(|(page, _)| *page)
     }
 }
 

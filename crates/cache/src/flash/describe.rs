@@ -38,7 +38,7 @@ impl FlashDescription {
     /// Whether a slow store is that of this cache, and of the same time, as an opening says it.
     ///
     /// # Errors
-    /// [`OpenError::OtherStore`] and [`OpenError::OtherEpoch`].
+    /// [`OpenError::OtherStore`], [`OpenError::OtherEpoch`] and [`OpenError::GivenUp`].
     pub fn check(&self, store: &StoreDescription) -> Result<(), OpenError> {
         let is_alone = store.state == StoreState::Alone;
         check_pair((self.cache, self.epoch), (store.cache, store.epoch), is_alone)

@@ -1,5 +1,6 @@
 //! What can go wrong with a cache: one line that says what, where, and what to do.
 
+use crate::flash::slow::LabelEnd;
 use tantalum_device::IoError;
 use tantalum_rt::Nanos;
 
@@ -62,14 +63,16 @@ pub enum OpenError {
         "the flash device and the slow store belong to different caches: name those of one cache"
     )]
     OtherStore,
-    /// The label of this cache is elsewhere on the slow device.
+    /// The label of this cache is at the other end of the slow device.
     #[error(
-        "the slow device has the label of this cache at its {is}, where this volume does not look: \
-         use `label = \"{is}\"` in its description"
+        "the slow store has the label of this cache at its {is}, and was opened with that at the \
+         other end: open it with the label at its {is}"
     )]
     LabelElsewhere {
-        /// `begin` or `end`.
-        is: &'static str,
+        /// Where it is: at the end, if the store [adopted] what is on its device.
+        ///
+        /// [adopted]: crate::flash::DeviceStore::adopting
+        is: LabelEnd,
     },
     /// The slow store is newer than the cache.
     #[error(
@@ -85,6 +88,13 @@ pub enum OpenError {
         /// Which one is older.
         older: &'static str,
     },
+    /// The cache was given up: [`FlashCache::detach`](crate::flash::FlashCache::detach) or
+    /// [`FlashCache::leave_alone`](crate::flash::FlashCache::leave_alone).
+    #[error(
+        "the cache on the flash device was given up, and the slow store is used without the cache: it \
+         has every page; format the cache anew to use one again"
+    )]
+    GivenUp,
     /// The slow store lacks pages that only the cache has.
     #[error(
         "the slow store lacks dirty pages that are on the flash device of its cache: open it with \

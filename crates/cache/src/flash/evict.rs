@@ -10,9 +10,15 @@
 //! 4. **Forgotten.** A tombstone is durable before [`Core::forget`] ends, whether or not the cache
 //!    knows the page: a restart might find an older version of it. No write of the page to the slow
 //!    store is under way then, and none begins.
-//! 5. **Scans.** A clean page of a scan is let go. Nothing that is cached is touched. If the ring still
-//!    has an older version of the page, it has the newest one behind it: versions leave flash in the
-//!    order in which they came. So no restart takes the older one for the newest.
+//! 5. **Scans and others.** A clean page of a scan, or one where no clean ones enter, is let go.
+//!    Nothing that is cached is touched. If the ring still has an older version of the page, it has
+//!    the newest one behind it: versions leave flash in the order in which they came. So no restart
+//!    takes the older one for the newest.
+//! 6. **Past the cache.** Where only clean pages enter, a dirty one goes to the slow store. Its
+//!    tombstone is durable before that: a restart might find an older version of it, and write that
+//!    over the newer one. An older version that is on its way there does not come after a newer one,
+//!    nor after [`Core::forget`]. What flash has dirty is not on the slow store: newer versions of
+//!    such a page enter.
 
 use crate::flash::core::{Core, State, frame_of};
 use crate::flash::error::CacheError;
@@ -22,10 +28,13 @@ use crate::flash::index::Place;
 use crate::flash::slow::SlowStore;
 use crate::flash::stats::CacheStats;
 use crate::planted::planted;
-use crate::policy::{Guard, PageId};
+use crate::policy::{Admit, Guard, PageId};
 use std::ops::Range;
 use std::rc::Rc;
 use tantalum_device::BlockDevice;
+
+/// Versions that go past the cache have places with frames from here on: behind those of their batch.
+const PAST: usize = 1 << 32;
 
 /// A page that left RAM and need not be durable yet ([`FlashCache::stage`]).
 ///
@@ -68,6 +77,9 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> Core<F, S> {
         lsn: u64,
     ) -> Result<(), CacheError> {
         loop {
+            if dirty && self.goes_past(page) {
+                return self.evict_past(page, data, lsn).await;
+            }
             match self.stage(page, data, dirty, lsn)? {
                 Some(staged) => return self.settle(&staged, data).await,
                 None => self.until_room().await?,
@@ -133,7 +145,12 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> Core<F, S> {
         self.check_page(page, data.len())?;
         self.check_open()?;
         self.check_log(page, dirty, lsn)?;
-        let admitted = dirty || admits();
+        if dirty && self.goes_past(page) {
+            let why = format!("page {page}: dirty pages do not enter this cache; evict it");
+            return Err(CacheError::Invalid(why));
+        }
+        let lets_in = dirty || self.options.admit != Admit::Dirty;
+        let admitted = dirty || (lets_in && admits());
         let note = |s: &mut CacheStats, dropped: bool| {
             s.evictions += 1;
             s.dirty_evictions += u64::from(dirty);
@@ -157,7 +174,7 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> Core<F, S> {
         if !admitted {
             self.count(|s| {
                 note(s, true);
-                s.kept_out += 1;
+                s.kept_out += u64::from(lets_in);
             });
             return Ok(staged(None, false));
         }
@@ -243,7 +260,11 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> Core<F, S> {
     fn take_pulled(&self, out: &PageOut, guard: Option<&mut Guard>) -> bool {
         let PageOut { page, ref data, dirty, lsn } = *out;
         let allowed = self.check_page(page, data.len()).and(self.check_log(page, dirty, lsn));
-        let admitted = dirty || guard.is_none_or(|guard| guard.admits(PageId(page)));
+        let admitted = match (dirty, self.options.admit) {
+            (true, Admit::Clean) | (false, Admit::Dirty) => false,
+            (true, _) => true,
+            (false, _) => guard.is_none_or(|guard| guard.admits(PageId(page))),
+        };
         let mut state = self.state.borrow_mut();
         let found = state.index.find(page);
         let needless = found.is_some_and(|(_, f)| !dirty || f.lsn > lsn);
@@ -262,7 +283,12 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> Core<F, S> {
     }
 
     pub async fn forget(&self, pages: Range<u64>) -> Result<(), CacheError> {
+        if self.options.admit == Admit::Clean {
+            self.pending.void(&pages, self.past_all());
+        }
+        let count = pages.end.saturating_sub(pages.start);
         if let Some(part) = self.bury(pages.clone()).await? {
+            self.count(|s| s.forgotten += count);
             self.wait_durable(part).await?;
             self.unwritten(pages).await;
         }
@@ -273,6 +299,59 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> Core<F, S> {
     pub async fn unwritten(&self, pages: Range<u64>) {
         let busy = || self.state.borrow().writing.iter().any(|page| pages.contains(page));
         self.written.until(|| !busy()).await;
+    }
+
+    /// Whether a dirty version of this page does not enter (6).
+    fn goes_past(&self, page: u64) -> bool {
+        let is_dirty = || self.state.borrow().index.find(page).is_some_and(|(_, f)| f.dirty);
+        self.options.admit == Admit::Clean && !is_dirty()
+    }
+
+    /// The place of a version that goes past the cache: behind everything that has one.
+    fn past_all(&self) -> Place {
+        self.past.set(self.past.get() + 1);
+        let batch = self.state.borrow().ring.open().batch;
+        Place { batch, frame: PAST + self.past.get() }
+    }
+
+    /// A dirty page leaves RAM for the slow store (6). In a task: once begun, the write is carried out
+    /// in its turn though nobody waits for it.
+    async fn evict_past(
+        self: &Rc<Self>,
+        page: u64,
+        data: &[u8],
+        lsn: u64,
+    ) -> Result<(), CacheError> {
+        self.check_page(page, data.len())?;
+        self.check_open()?;
+        self.check_log(page, true, lsn)?;
+        let found = self.state.borrow().index.find(page);
+        if let Some((_, frame)) = found.filter(|(_, frame)| frame.lsn > lsn) {
+            return Err(CacheError::Older { page, lsn, newer: frame.lsn });
+        }
+        self.count(|s| {
+            s.evictions += 1;
+            s.dirty_evictions += 1;
+            s.dropped += 1;
+        });
+        let (place, chosen) = (self.past_all(), self.pending.choose([page].into_iter()));
+        let (core, data) = (self.clone(), data.to_vec());
+        let write = async move {
+            let _chosen = chosen;
+            if let Some(part) = core.bury(page..page + 1).await? {
+                core.wait_durable(part).await?;
+            }
+            let _held = core.hold(page).await;
+            if !core.pending.is_overtaken(page, place) {
+                core.write_slow(page, &data).await?;
+                core.pending.wrote(page, place);
+            }
+            Ok(())
+        };
+        match self.domain.spawn(format!("cache: page {page} past the cache"), write).await {
+            Ok(ended) => ended,
+            Err(_) => Err(CacheError::Stopped("it was closed".to_string())),
+        }
     }
 
     /// Puts a tombstone of these pages into the open part. Returns it; `None`: there are no pages.
@@ -303,7 +382,6 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> Core<F, S> {
         }
         let part = {
             let mut state = self.state.borrow_mut();
-            state.stats.forgotten += count;
             state.ghosts_forget(pages.clone());
             state.open.begin(self.rt.now(), self.medium.layout().descriptor);
             if planted!(TombstoneForgotten) {

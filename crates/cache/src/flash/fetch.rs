@@ -76,6 +76,7 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> Core<F, S> {
             Err(error) => Err(CacheError::Flash(error)),
             Ok(()) => {
                 self.count(|s| s.damaged += 1);
+                self.state.borrow_mut().damaged.insert(page, place);
                 buf.fill(0);
                 Err(CacheError::Damaged { page, lsn: frame.lsn })
             }

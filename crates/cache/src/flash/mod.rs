@@ -51,7 +51,7 @@ mod slow;
 mod stats;
 mod writer;
 
-pub use crate::policy::GhostCounts;
+pub use crate::policy::{Admit, GhostCounts};
 pub use cache::FlashCache;
 pub use carrier::Beside;
 pub(crate) use create::{FLASH, SLOW};
@@ -64,5 +64,5 @@ pub use host::{Host, NoHost, PageOut};
 pub(crate) use open::{complete, replace};
 pub use options::{FormatOptions, OpenOptions, Replacement, RestartBy};
 pub use scrub::Scrubbed;
-pub use slow::{DeviceStore, SlowStore};
+pub use slow::{DeviceStore, LabelEnd, SlowStore};
 pub use stats::{CacheStats, RestartStats};

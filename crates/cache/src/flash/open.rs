@@ -84,6 +84,20 @@ pub(crate) fn check_pages<S: SlowStore>(index: &Index, slow: &S) -> Result<(), O
     }
 }
 
+/// That the label of this cache is at the other end of the slow device, if it is, and no label of
+/// another one where it was looked for.
+pub(crate) async fn elsewhere<S: SlowStore>(slow: &S, cache: &Uuid) -> Option<OpenError> {
+    if !matches!(find_label(slow).await, Err(OpenError::OtherStore)) {
+        return None;
+    }
+    let mut label = vec![0; LABEL_BYTES];
+    let is = slow.read_other_label(&mut label).await.ok()??;
+    match decode_newest(&label, Label::decode, |l| l.generation) {
+        Found::Good(label) if label.cache == *cache => Some(OpenError::LabelElsewhere { is }),
+        _ => None,
+    }
+}
+
 fn check_label(label: &Label, superblock: &Superblock) -> Result<(), OpenError> {
     if label.slow != superblock.slow {
         return Err(OpenError::OtherStore);
@@ -101,7 +115,10 @@ pub(crate) fn check_pair(
     if of_flash != of_slow {
         return Err(OpenError::OtherStore);
     }
-    if slow > flash || slow + 1 < flash || is_alone {
+    if is_alone {
+        return Err(OpenError::GivenUp);
+    }
+    if slow > flash || slow + 1 < flash {
         let older = if slow > flash { FLASH } else { SLOW };
         return Err(OpenError::OtherEpoch { slow, flash, older });
     }
@@ -126,7 +143,13 @@ pub(crate) async fn look<F: BlockDevice, S: SlowStore>(
             "the cache has pages of {is} bytes, not of {page}: open it with pages of {is}"
         )));
     }
-    let label = find_label(slow).await?;
+    let label = match find_label(slow).await {
+        Err(OpenError::OtherStore) => {
+            let elsewhere = elsewhere(slow, &superblock.cache).await;
+            return Err(elsewhere.unwrap_or(OpenError::OtherStore));
+        }
+        found => found?,
+    };
     if let Some(label) = &label {
         check_label(label, &superblock)?;
     }
@@ -174,6 +197,7 @@ pub(crate) async fn open<F: BlockDevice + 'static, S: SlowStore + 'static>(
         reads: BTreeMap::new(),
         writing: FxHashSet::default(),
         refused: None,
+        damaged: BTreeMap::new(),
         flushes: Flushes::default(),
         stopped: None,
         stats,
@@ -192,6 +216,7 @@ pub(crate) async fn open<F: BlockDevice + 'static, S: SlowStore + 'static>(
         domain: rt.domain(),
         state: RefCell::new(state),
         pending: Pending::default(),
+        past: Cell::new(0),
         slow_writes: Semaphore::new(rt, "a write to the slow store", depth.max(1) as u64),
         closing: Cell::new(false),
         cleaned: Cell::new(0),

@@ -2,6 +2,7 @@
 
 use crate::flash::carrier::Beside;
 use crate::flash::format::{Mode, Uuid};
+use crate::policy::Admit;
 use tantalum_rt::Nanos;
 
 /// What happens to the pages of the batch at the front (VLDB Journal 2016, sections 3 and 4).
@@ -69,6 +70,12 @@ pub struct OpenOptions {
     pub mode: Option<Mode>,
     /// What happens to pages at the front.
     pub replacement: Replacement,
+    /// Which pages enter, when they leave RAM or are pulled.
+    ///
+    /// With [`Admit::Clean`] an eviction brings a dirty page to the slow store, and no flash has it: a
+    /// cut before it has ended may tear that page there. (A page that the cache has dirty, from another
+    /// time, stays there with its newer versions until it leaves.) Such a page cannot be staged.
+    pub admit: Admit,
     /// What a restart after a crash reads.
     pub restart: RestartBy,
     /// Whether a restart keeps the reference marks that the segments have. Without them, as
@@ -111,6 +118,7 @@ impl Default for OpenOptions {
         OpenOptions {
             mode: None,
             replacement: Replacement::SecondChance,
+            admit: Admit::Mixed,
             restart: RestartBy::Descriptors,
             marks: true,
             slow_identity: [0; 16],

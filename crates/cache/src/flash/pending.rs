@@ -9,6 +9,7 @@
 use crate::flash::index::Place;
 use rustc_hash::FxHashMap;
 use std::cell::RefCell;
+use std::ops::Range;
 use std::rc::Rc;
 
 /// The pages of which a version is on its way.
@@ -45,6 +46,13 @@ impl Pending {
         if let Some(page) = self.0.borrow_mut().get_mut(&page) {
             page.written = page.written.max(Some(at));
         }
+    }
+
+    /// No version of these pages before this one goes to the slow store any more: they are forgotten.
+    pub fn void(&self, pages: &Range<u64>, at: Place) {
+        let mut known = self.0.borrow_mut();
+        let held = known.iter_mut().filter(|(page, _)| pages.contains(*page));
+        held.for_each(|(_, page)| page.written = page.written.max(Some(at)));
     }
 
     /// Whether the slow store has a newer version than this one (1).

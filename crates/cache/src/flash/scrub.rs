@@ -82,7 +82,10 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> Core<F, S> {
                 found.frames += 1;
                 match (self.is_whole(&bytes, at, &frame), frame.dirty) {
                     (true, _) => {}
-                    (false, true) => found.damaged.push(frame.page),
+                    (false, true) => {
+                        self.state.borrow_mut().damaged.insert(frame.page, at);
+                        found.damaged.push(frame.page);
+                    }
                     (false, false) => {
                         self.give_up(at, frame.page);
                         found.repaired += 1;
@@ -156,7 +159,8 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> Core<F, S> {
         };
         let damaged = frames.iter().filter(|(at, f)| !self.is_whole(&bytes, *at, f));
         let damaged: Vec<&(Place, Frame)> = damaged.collect();
-        if let Some((_, f)) = damaged.iter().find(|(at, f)| current(*at, f.page)) {
+        if let Some((at, f)) = damaged.iter().find(|(at, f)| current(*at, f.page)) {
+            self.state.borrow_mut().damaged.insert(f.page, *at);
             return Err(CacheError::Damaged { page: f.page, lsn: f.lsn });
         }
         let whole = |l: &Leaving| damaged.iter().all(|(at, _)| *at != l.place);

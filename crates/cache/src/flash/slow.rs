@@ -4,6 +4,7 @@ use crate::flash::carrier::{Beside, Carrier};
 use crate::flash::error::OpenError;
 use crate::flash::format::{COPIES, HEAD_BYTES};
 use crate::flash::medium::write_head;
+use std::fmt;
 use tantalum_device::{Block, BlockDevice, DurableBy, IoError};
 
 /// Bytes of a label's two copies, and what lies between them.
@@ -71,10 +72,36 @@ pub trait SlowStore {
         Ok(false)
     }
 
+    /// Reads what lies where another store on the same device would have its label, as
+    /// [`SlowStore::read_label`] does, and says which end of the device that is. `None`: there is no
+    /// such place.
+    async fn read_other_label(&self, buf: &mut [u8]) -> Result<Option<LabelEnd>, IoError> {
+        let _ = buf;
+        Ok(None)
+    }
+
     /// Writes one copy of the label, at this byte of its room; it is durable when this returns.
     async fn write_label(&self, at: u64, label: &[u8]) -> Result<(), IoError> {
         let _ = (at, label);
         Ok(())
+    }
+}
+
+/// An end of a slow device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LabelEnd {
+    /// Its beginning.
+    Beginning,
+    /// Its end.
+    End,
+}
+
+impl fmt::Display for LabelEnd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            LabelEnd::Beginning => "beginning",
+            LabelEnd::End => "end",
+        })
     }
 }
 
@@ -157,6 +184,16 @@ impl<D: BlockDevice> DeviceStore<D> {
         if self.adopts { self.pages() * u64::from(self.page) } else { 0 }
     }
 
+    /// Reads what lies where the label is, or would be, of a store that adopts or does not.
+    async fn read_label_at(&self, adopts: bool, buf: &mut [u8]) -> Result<(), IoError> {
+        let block = self.device.caps().block_size as usize;
+        let mut blocks = vec![0; buf.len().next_multiple_of(block)];
+        let at = if adopts { self.pages() * u64::from(self.page) } else { 0 };
+        self.on().read_records(at, &mut blocks).await?;
+        buf.copy_from_slice(&blocks[..buf.len()]);
+        Ok(())
+    }
+
     /// The device.
     pub fn device(&self) -> &D {
         &self.device
@@ -212,11 +249,13 @@ impl<D: BlockDevice> SlowStore for DeviceStore<D> {
     }
 
     async fn read_label(&self, buf: &mut [u8]) -> Result<bool, IoError> {
-        let block = self.device.caps().block_size as usize;
-        let mut blocks = vec![0; buf.len().next_multiple_of(block)];
-        self.on().read_records(self.label_at(), &mut blocks).await?;
-        buf.copy_from_slice(&blocks[..buf.len()]);
+        self.read_label_at(self.adopts, buf).await?;
         Ok(true)
+    }
+
+    async fn read_other_label(&self, buf: &mut [u8]) -> Result<Option<LabelEnd>, IoError> {
+        self.read_label_at(!self.adopts, buf).await?;
+        Ok(Some(if self.adopts { LabelEnd::Beginning } else { LabelEnd::End }))
     }
 
     async fn write_label(&self, at: u64, label: &[u8]) -> Result<(), IoError> {

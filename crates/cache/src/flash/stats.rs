@@ -32,8 +32,10 @@ pub struct CacheStats {
     pub evictions: u64,
     /// Of these, dirty ones.
     pub dirty_evictions: u64,
-    /// Evictions that were not written: flash had the page, had no room for a clean one, or kept it
-    /// out.
+    /// Evictions that were not written to flash: it had the page, had no room for a clean one, or kept
+    /// it out; or pages like this one do not enter ([`OpenOptions::admit`]).
+    ///
+    /// [`OpenOptions::admit`]: crate::flash::OpenOptions::admit
     pub dropped: u64,
     /// Of these, clean pages of scans that were kept out ([`OpenOptions::scan`]).
     ///

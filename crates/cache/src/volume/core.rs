@@ -10,7 +10,7 @@
 //!    slow device answers; cached pages, too. Exits are a stream of their own.
 
 use crate::flash::format::Part;
-use crate::flash::{CacheError, DeviceStore, FlashCache, Mode, SlowStore};
+use crate::flash::{Admit, CacheError, DeviceStore, FlashCache, Mode, SlowStore};
 use crate::planted::planted;
 use crate::policy::Guard;
 use crate::volume::claims::Claims;
@@ -127,7 +127,7 @@ impl<F: BlockDevice + 'static, D: BlockDevice + 'static> Core<F, D> {
         buf: &mut [u8],
     ) -> Result<(), IoError> {
         let core = self.cache.core();
-        let enters = self.clean == CleanEntry::OnRead;
+        let enters = self.clean == CleanEntry::OnRead && core.options.admit != Admit::Dirty;
         if cached {
             // What a restart found is on the slow device with write-through before it is seen.
             let fetched = core.fetch_cleaning(first, buf, self.start).await;
@@ -167,7 +167,11 @@ impl<F: BlockDevice + 'static, D: BlockDevice + 'static> Core<F, D> {
                 true => None,
                 false => Some(self.claims.share(next..end).await),
             };
-            let admitted = self.cache.core().admits_of(next..end);
+            let admitted = match self.cache.core().options.admit {
+                // Not one of them enters, so none is read for that.
+                Admit::Dirty => next,
+                _ => self.cache.core().admits_of(next..end),
+            };
             match data {
                 Some(data) => {
                     let of = |page_number: u64| (page_number * page - bytes.start) as usize;
@@ -187,10 +191,11 @@ impl<F: BlockDevice + 'static, D: BlockDevice + 'static> Core<F, D> {
     /// Pages of a scan have left, and are not read.
     fn keep_out(&self, pages: Range<u64>) {
         let count = pages.filter(|page| !self.is_cached(*page)).count() as u64;
+        let clean_enter = self.cache.core().options.admit != Admit::Dirty;
         self.cache.core().count(|s| {
             s.evictions += count;
             s.dropped += count;
-            s.kept_out += count;
+            s.kept_out += if clean_enter { count } else { 0 };
         });
     }
 
@@ -334,6 +339,7 @@ impl<F: BlockDevice + 'static, D: BlockDevice + 'static> Core<F, D> {
         let (core, store) = (self.cache.core(), self.store());
         for gap in gaps {
             core.bury(gap.clone()).await.map_err(|e| self.failed(e))?;
+            core.count(|s| s.forgotten += gap.end - gap.start);
         }
         core.checkpoint().await.map_err(|e| self.failed(e))?;
         let blocks = u64::from(self.caps.atomic_unit / store.device().caps().block_size);

@@ -1,11 +1,11 @@
 //! What a cache volume shows of itself while it is served.
 
-use crate::flash::{CacheError, CacheStats};
+use crate::flash::{CacheError, CacheStats, Scrubbed};
 use crate::volume;
 use crate::volume::plug::CacheVolume;
 use tantalum_device::{
     AfterCut, BlockDevice, Caps, Field, IoError, Line, LiveBox, Panel, PowerCycle, PowerState,
-    ResizeError, Shown, StartError, Unit, counted, unprotected_cut,
+    ResizeError, ScrubError, ScrubOutcome, Shown, StartError, Unit, counted, unprotected_cut,
 };
 
 impl<F: PowerCycle + 'static, S: PowerCycle + 'static> CacheVolume<F, S> {
@@ -18,6 +18,23 @@ impl<F: PowerCycle + 'static, S: PowerCycle + 'static> CacheVolume<F, S> {
         let safe = state.index.batch(durable.batch).frames_before(durable.number);
         let dirty = frames.skip(safe).filter(|(frame, _)| frame.dirty).count() as u64;
         dirty * u64::from(self.caps().atomic_unit)
+    }
+
+    /// Lines about pages that the slow device refuses, and about damaged ones.
+    fn trouble(&self) -> Vec<Line> {
+        let Some(cache) = self.cache() else { return Vec::new() };
+        let refused = cache.refused_in_words().map(|refused| Line::new("refused", refused));
+        let lost = cache.damaged();
+        let damaged = lost.first().map(|first| {
+            let pages = counted(lost.len() as u64, "page", "pages");
+            let at = first * u64::from(self.caps().atomic_unit);
+            let text = format!(
+                "{pages} that only the cache had, the first at byte {at}: reads fail until they are \
+                 written again"
+            );
+            Line::new("damaged", text)
+        });
+        refused.into_iter().chain(damaged).collect()
     }
 }
 
@@ -60,6 +77,13 @@ impl<F: PowerCycle + 'static, S: PowerCycle + 'static> LiveBox for CacheVolume<F
         }
     }
 
+    /// What it promises, pages that the slow device refuses, and pages that are lost.
+    fn status_lines(&self) -> Vec<Line> {
+        let mut lines = vec![Line::promises(&self.caps())];
+        lines.extend(self.trouble());
+        lines
+    }
+
     fn failure(&self) -> Option<String> {
         self.start_failure().map(|e| e.to_string())
     }
@@ -81,6 +105,14 @@ impl<F: PowerCycle + 'static, S: PowerCycle + 'static> LiveBox for CacheVolume<F
             }
             Err(e) => Err(ResizeError::Failed(e.to_string())),
         }
+    }
+
+    async fn scrub(&self) -> Result<ScrubOutcome, ScrubError> {
+        let failed = |why: String| ScrubError::Failed(why);
+        let cache = self.cache().ok_or_else(|| failed(volume::ResizeError::Off.to_string()))?;
+        let found = cache.scrub().await.map_err(|e| failed(e.to_string()))?;
+        let Scrubbed { frames, repaired, damaged } = found;
+        Ok(ScrubOutcome { pages: frames, repaired, lost: damaged })
     }
 
     /// With the clean mark: the next start is warm.
@@ -153,13 +185,7 @@ impl<F: PowerCycle + 'static, S: PowerCycle + 'static> LiveBox for CacheVolume<F
             lines.push(Line::new("scans", format!("{} pages were kept out", s.kept_out)));
         }
         lines.extend([Line::new("slow", slow), Line::new("start", start)]);
-        if let Some(refused) = self.cache().and_then(|cache| cache.refused_in_words()) {
-            lines.push(Line::new("refused", refused));
-        }
-        if s.damaged > 0 {
-            let pages = counted(s.damaged, "page", "pages");
-            lines.push(Line::new("damaged", format!("{pages} that only the cache had")));
-        }
+        lines.extend(self.trouble());
         let mut bars = vec![Line::bar("cache", s.pages as f64 / s.frames.max(1) as f64, pages)];
         bars.extend(lines[1..].iter().cloned());
         Shown { fields, lines, panels: vec![Panel::new("inside", bars)] }

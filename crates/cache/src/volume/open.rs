@@ -5,8 +5,8 @@
 //!    device has every page.
 
 use crate::flash::{
-    DeviceStore, FLASH, FlashCache, NoHost, OpenError, OpenOptions, SLOW, SlowStore, complete,
-    replace,
+    Admit, DeviceStore, FLASH, FlashCache, NoHost, OpenError, OpenOptions, SLOW, SlowStore,
+    complete, replace,
 };
 use crate::volume::core::Core;
 use crate::volume::error::VolumeError;
@@ -39,8 +39,14 @@ fn store_on<D: BlockDevice>(slow: D, options: &VolumeOptions) -> Result<DeviceSt
 /// What a volume over this slow device promises.
 pub(crate) fn caps<D: BlockDevice>(slow: D, options: &VolumeOptions) -> Result<Caps, VolumeError> {
     if options.format.frames < FRAMES_MIN {
-        let why = format!("batches of one frame: a volume needs at least {FRAMES_MIN}");
+        let frames = options.format.frames;
+        let why = format!("batches of {frames} pages: a volume needs at least {FRAMES_MIN}");
         return Err(OpenError::Unsuitable(why).into());
+    }
+    if options.cache.admit == Admit::Clean {
+        let why = "a volume writes a page whole or not at all, and without a copy on flash the slow \
+                   device may tear it: let dirty pages enter";
+        return Err(OpenError::Unsuitable(why.to_string()).into());
     }
     check_payload(&slow, SLOW)?;
     let block = slow.caps().block_size;
@@ -92,24 +98,6 @@ async fn refuse_label<D: BlockDevice + 'static>(
     }
 }
 
-/// That the label of this cache is at the other end of the slow device, if it is, and no label where
-/// it was looked for.
-async fn elsewhere<F: BlockDevice + 'static, D: BlockDevice + 'static>(
-    flash: &F,
-    store: &DeviceStore<D>,
-    slow: D,
-    options: &VolumeOptions,
-) -> Option<OpenError> {
-    if FlashCache::<F, _>::describe_store(store).await.is_ok_and(|label| label.is_some()) {
-        return None;
-    }
-    let (adopts, is) = if options.adopts { (false, "begin") } else { (true, "end") };
-    let other = store_on(slow, &VolumeOptions { adopts, ..options.clone() }).ok()?;
-    let label = FlashCache::<F, _>::describe_store(&other).await.ok()??;
-    let cache = FlashCache::<F, DeviceStore<D>>::describe(flash).await.ok()?;
-    (cache.cache == label.cache).then_some(OpenError::LabelElsewhere { is })
-}
-
 /// Starts the volume. Says whether a new cache has taken the place of a lost one.
 pub(crate) async fn open<F: BlockDevice + Clone + 'static, D: BlockDevice + Clone + 'static>(
     rt: &Rt,
@@ -135,10 +123,6 @@ pub(crate) async fn open<F: BlockDevice + Clone + 'static, D: BlockDevice + Clon
         Err(OpenError::NoCache) => {
             replace(rt, &flash, &store, format).await?;
             (open().await?, true)
-        }
-        Err(OpenError::OtherStore) => {
-            let elsewhere = elsewhere(&flash, &store, slow, options).await;
-            return Err(elsewhere.unwrap_or(OpenError::OtherStore).into());
         }
         opened => (opened?, false),
     };

@@ -15,6 +15,9 @@ pub enum ResizeError {
     /// The volume has no power.
     #[error("the volume has no power: restore it first")]
     Off,
+    /// There is no room for so large a flash device.
+    #[error("the flash device does not become so large: the file system with its file has no room")]
+    NoRoom,
     /// The flash device cannot become so large.
     #[error("the flash device does not become so large: {0}")]
     Device(IoError),
@@ -53,6 +56,7 @@ impl<F: PowerCycle + 'static, S: PowerCycle + 'static> CacheVolume<F, S> {
             match device.set_bytes(bytes).await {
                 // The cache says what the device has.
                 Ok(()) | Err(IoError::Invalid(_)) => {}
+                Err(IoError::NoSpace) => return Err(ResizeError::NoRoom),
                 Err(error) => return Err(ResizeError::Device(error)),
             }
         }

@@ -253,6 +253,31 @@ static void of_caches(void) {
     CHECK(stats.ghost_fetches == 14 && stats.ghost_hits == 1 && stats.ghost_twice_hits == 1);
     tantalum_cache_free(cache);
     how.scan = how.ghosts = 0;
+
+    /* Only clean pages enter, or only dirty ones. */
+    how.admit = TANTALUM_CACHE_CLEAN_ONLY;
+    CHECK(tantalum_cache_open(flash, NULL, &s, NULL, &how, &cache) == TANTALUM_OK);
+    memset(page, 201, PAGE);
+    CHECK(tantalum_cache_stage(cache, 60, page, PAGE, 1, 3) == TANTALUM_EINVAL && said("evict it"));
+    CHECK(tantalum_cache_evict(cache, 60, page, PAGE, 1, 3) == TANTALUM_OK);
+    pthread_mutex_lock(&program.lock);
+    CHECK(program.pages[60][0] == 201);
+    pthread_mutex_unlock(&program.lock);
+    CHECK(tantalum_cache_fetch(cache, 60, page, PAGE, &found) == TANTALUM_OK && !found.hit);
+    CHECK(page[0] == 201 && tantalum_cache_evict(cache, 60, page, PAGE, 0, 3) == TANTALUM_OK);
+    CHECK(tantalum_cache_fetch(cache, 60, page, PAGE, &found) == TANTALUM_OK && found.hit);
+    tantalum_cache_free(cache);
+    how.admit = TANTALUM_CACHE_DIRTY_ONLY;
+    CHECK(tantalum_cache_open(flash, NULL, &s, NULL, &how, &cache) == TANTALUM_OK);
+    CHECK(tantalum_cache_evict(cache, 61, page, PAGE, 0, 0) == TANTALUM_OK);
+    CHECK(tantalum_cache_fetch(cache, 61, page, PAGE, &found) == TANTALUM_OK && !found.hit);
+    CHECK(tantalum_cache_evict(cache, 61, page, PAGE, 1, 4) == TANTALUM_OK);
+    CHECK(tantalum_cache_fetch(cache, 61, page, PAGE, &found) == TANTALUM_OK && found.hit);
+    tantalum_cache_free(cache);
+    how.admit = 3;
+    CHECK(tantalum_cache_open(flash, NULL, &s, NULL, &how, &cache) == TANTALUM_EINVAL);
+    CHECK(said("admit: there is no 3"));
+    how.admit = TANTALUM_CACHE_MIXED;
     memset(page, 200, PAGE);
 
     /* Over a device, and its end. */

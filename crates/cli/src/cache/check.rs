@@ -2,12 +2,12 @@
 
 use super::started::Failed;
 use crate::counted::counted;
-use crate::members::{CacheDescription, CacheDevices, MemberLink, runtime};
+use crate::members::{CacheDescription, CacheDevices, MemberLink, cache_open_code, runtime};
 use crate::out;
 use clap::Args;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
-use tantalum_cache::flash::{Checked, FlashCache, OpenError, OpenOptions};
+use tantalum_cache::flash::{Checked, DeviceStore, FlashCache, OpenError, OpenOptions, StoreState};
 use tantalum_device::PowerCycle;
 use tantalum_nand::Opening;
 
@@ -89,20 +89,29 @@ pub fn check(arguments: &CheckArguments) -> u8 {
     }
 }
 
-/// The exit code of a cache that cannot be read.
-pub fn code(error: &OpenError) -> u8 {
-    match error {
-        OpenError::Damaged { .. } | OpenError::Io { .. } | OpenError::Head { .. } => out::FAILED,
-        _ => out::USAGE,
-    }
+/// What to do when the flash device holds no cache: it may have been lost, and be another one.
+async fn lost(name: &str, of: &CacheDescription, store: &DeviceStore<MemberLink>) -> Failed {
+    let (flash, slow) = (of.flash.display(), of.slow.display());
+    let label = FlashCache::<MemberLink, _>::describe_store(store).await;
+    let why = match label.ok().flatten().map(|label| label.state) {
+        Some(StoreState::Complete) => format!(
+            "the flash device {flash} holds no cache, and the slow device {slow} has every page that was \
+             flushed: if the flash device was lost put a blank one there, and `tantalum cache serve \
+             {name}` goes on with a new cache"
+        ),
+        Some(StoreState::NeedsCache) => of.told(OpenError::NeedsCache),
+        Some(StoreState::Alone) => of.told(OpenError::GivenUp),
+        None => of.told(OpenError::NoCache),
+    };
+    (format!("{name}: {why}"), cache_open_code(&OpenError::NoCache))
 }
 
 fn examine(path: &Path) -> Result<Checked, Failed> {
     let usage = |why| (why, out::USAGE);
     let name = path.display().to_string();
     let description = CacheDescription::lasting(path).map_err(usage)?;
-    let of = description.clone();
-    let told = move |e: OpenError| (format!("{name}: {}", of.told(&e)), code(&e));
+    let (of, named) = (description.clone(), name.clone());
+    let told = move |e: OpenError| (format!("{named}: {}", of.told(&e)), cache_open_code(&e));
     let mut runtime = runtime().map_err(usage)?;
     let view = Opening { view: true, ..Opening::default() };
     let devices = CacheDevices::open(&runtime.handle(), &description, view).map_err(usage)?;
@@ -110,9 +119,12 @@ fn examine(path: &Path) -> Result<Checked, Failed> {
         devices.members().power_on().await.map_err(|e| (e, out::FAILED))?;
         let store = description.store(devices.slow.device()).map_err(&told)?;
         let options = OpenOptions { page: Some(description.page_bytes), ..OpenOptions::default() };
-        FlashCache::<MemberLink, _>::check(devices.flash.device(), &store, &options)
-            .await
-            .map_err(told)
+        let checked =
+            FlashCache::<MemberLink, _>::check(devices.flash.device(), &store, &options).await;
+        match checked {
+            Err(OpenError::NoCache) => Err(lost(&name, &description, &store).await),
+            checked => checked.map_err(told),
+        }
     };
     let path = path.display();
     let stalled = |e| (format!("{path}: the devices do not answer: {e}"), out::FAILED);

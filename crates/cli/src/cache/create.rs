@@ -1,10 +1,9 @@
 //! `tantalum cache create`.
 
-use super::check::code;
 use super::started::Failed;
 use crate::members::{
-    CacheDescription, CacheDevices, Clean, LabelPlace, MemberLink, Policy, Sync, absolute,
-    is_description, make_missing, runtime, usual_batch,
+    Admit, CacheDescription, CacheDevices, Clean, LabelPlace, MemberLink, Policy, Sync, absolute,
+    cache_open_code, is_description, make_missing, runtime, usual_batch,
 };
 use crate::{out, units};
 use clap::Args;
@@ -61,7 +60,8 @@ pub struct CreateArguments {
     page: u32,
     /// Pages of a batch: one write of the flash device has them, or what came before a flush.
     /// Memory has six batches at least
-    #[arg(long, value_name = "N", default_value_t = usual_batch())]
+    #[arg(long, value_name = "N", default_value_t = usual_batch(),
+          value_parser = clap::value_parser!(u32).range(2..))]
     batch: u32,
     /// When dirty pages reach the slow device
     #[arg(long, value_enum, default_value_t = Sync::Back)]
@@ -75,6 +75,9 @@ pub struct CreateArguments {
     /// Keep scans out: after so many consecutive pages clean ones no longer enter
     #[arg(long, value_name = "PAGES", value_parser = clap::value_parser!(u32).range(1..))]
     scan: Option<u32>,
+    /// Which pages enter the cache
+    #[arg(long, value_enum, default_value_t = Admit::Mixed)]
+    admit: Admit,
     /// Tell what twice the size would gain in hits, in `stats` and `top`
     #[arg(long)]
     ghosts: bool,
@@ -193,6 +196,7 @@ fn try_create(arguments: &CreateArguments) -> Result<Report, Failed> {
         label: if arguments.adopt { LabelPlace::End } else { LabelPlace::Begin },
         clean: arguments.clean,
         scan: arguments.scan,
+        admit: arguments.admit,
         ghosts: arguments.ghosts,
     };
     description.check().map_err(usage)?;
@@ -219,9 +223,9 @@ fn try_create(arguments: &CreateArguments) -> Result<Report, Failed> {
         let formatted = volume.format(force).await.map_err(|e| match &e {
             VolumeError::Open(open @ OpenError::NotBlank { .. }) => {
                 let told = [vec![of.told(open)], lost].concat();
-                (told.join("; "), code(open))
+                (told.join("; "), cache_open_code(open))
             }
-            VolumeError::Open(open) => (of.told(open), code(open)),
+            VolumeError::Open(open) => (of.told(open), cache_open_code(open)),
             _ => (of.told(&e), out::FAILED),
         });
         formatted.and(members.end().await.map_err(failed))

@@ -6,7 +6,7 @@ use crate::out;
 use clap::Args;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
-use tantalum_cache::flash::{DeviceStore, FlashCache, Mode, StoreState};
+use tantalum_cache::flash::{DeviceStore, FlashCache, Mode, OpenError, StoreState};
 use tantalum_device::{PowerCycle, bytes_in_words};
 use tantalum_nand::Opening;
 
@@ -138,6 +138,13 @@ fn look(path: &Path) -> Result<Report, Failed> {
         {
             faults.push(format!("{name}: {}", description.told(e)));
         }
+        let found = match (found, described) {
+            (Err(OpenError::OtherStore), Some(flash)) => {
+                let place = FlashCache::<MemberLink, _>::check_label_place(&flash, &store).await;
+                Err(place.err().unwrap_or(OpenError::OtherStore))
+            }
+            (found, _) => found,
+        };
         let slow = match found {
             Err(e) => told(e),
             Ok(None) => Found::Failure(format!("{slow}: it has no label")),

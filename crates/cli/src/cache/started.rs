@@ -1,6 +1,6 @@
 //! A volume that a command starts for itself, while nobody serves it.
 
-use crate::members::{CacheDescription, CacheDevices, Volume, runtime};
+use crate::members::{CacheDescription, CacheDevices, Volume, cache_volume_code, runtime};
 use crate::out;
 use std::path::Path;
 use tantalum_device::{LiveBox, PowerCycle, StartError};
@@ -35,11 +35,14 @@ pub fn with_volume<T: 'static>(
             Err(StartError::Failed(why)) => Err(why),
             Err(_) => Err("it does not start".to_string()),
         };
+        let code =
+            volume.start_failure().map_or(out::FAILED, |failure| cache_volume_code(&failure));
         volume.cut();
         volume.off().await;
         let shut = devices.members().shut();
-        done.and_then(|done| shut.map(|()| done)).map_err(|why| told.told(why))
+        done.and_then(|done| shut.map(|()| done)).map_err(|why| (told.told(why), code))
     };
     let ended = runtime.block_on(used);
-    ended.map_err(|e| failed(format!("the devices do not answer: {e}")))?.map_err(failed)
+    let ended = ended.map_err(|e| failed(format!("the devices do not answer: {e}")))?;
+    ended.map_err(|(why, code)| (failed(why).0, code))
 }

@@ -27,8 +27,8 @@ SIGINT and SIGTERM stop the server: requests under way are answered first, every
 is made durable, and the next start is warm. A cut or a killed process loses what was
 not flushed. With `mode = \"through\"` a blank flash device is taken for a new one.
 Exit codes: 0, it ended in good order; 1, it did not, or it cannot be served; 2, the
-command line or the description is invalid, or a device is not there or in use; 130,
-it was interrupted before it was ready.",
+command line or the description is invalid, or a device is not there, in use or of
+another cache; 130, it was interrupted before it was ready.",
     ),
     (
         "mount",
@@ -46,8 +46,8 @@ SIGINT and SIGTERM unmount it and end it in good order. If it is in use, the pro
 names its users and waits; a second signal leaves the mount to its users. After
 `tantalum cache restore` the file system is checked and mounted again.
 Exit codes: 0, it ended in good order; 1, it did not, or it cannot be mounted; 2, the
-command line or the description is invalid, or a device is not there or in use; 130,
-it was interrupted before it was ready.",
+command line or the description is invalid, or a device is not there, in use or of
+another cache; 130, it was interrupted before it was ready.",
     ),
     (
         "status",

@@ -15,6 +15,7 @@ use tantalum_drive::{Design, Drive, DriveImageError};
 use tantalum_lab::file::parse::{self, Wrong};
 use tantalum_lab::subject::ssd_preset;
 use tantalum_nand::ImageError;
+use tantalum_rt::wall::room_at;
 
 /// Arguments of `tantalum drive create`.
 #[derive(Args)]
@@ -123,12 +124,6 @@ pub fn create(arguments: &CreateArguments) -> u8 {
         }
         Err(e) => out::error(format_args!("{name}: {e}"), out::USAGE),
     }
-}
-
-/// Free bytes of the file system with this file; `None` if unknown.
-fn room_at(path: &Path) -> Option<u64> {
-    let told = rustix::fs::statvfs(path).ok()?;
-    told.f_bavail.checked_mul(told.f_frsize)
 }
 
 fn design(arguments: &CreateArguments) -> Result<Design, String> {

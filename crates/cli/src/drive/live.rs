@@ -171,8 +171,12 @@ fn try_run(arguments: &LiveArguments, source: &Source, build: impl Build) -> Res
             let opened = members::cache_volume(&mut runtime, path, arguments.opening());
             let (volume, members) = opened.map_err(usage)?;
             check_time(path, members.are_real(), arguments)?;
-            let ended = let_run(runtime, volume, Some(path), arguments, build);
-            let code = ended.map_err(|(why, code)| (members::cache_told(path, why), code))?;
+            let ended = let_run(runtime, volume.clone(), Some(path), arguments, build);
+            let code = ended.map_err(|(why, code)| {
+                let failure = volume.start_failure();
+                let code = failure.map_or(code, |failure| members::cache_volume_code(&failure));
+                (members::cache_told(path, why), code)
+            })?;
             members.shut().map_err(failed)?;
             Ok(code)
         }

@@ -1,7 +1,7 @@
 //! `tantalum drive cut|restore|status|stats`: requests to the process that runs a drive.
 
 use super::{size, words};
-use crate::members::is_description;
+use crate::members::{cache_told, is_cache, is_description};
 use crate::out;
 use clap::Args;
 use serde::Serialize;
@@ -115,7 +115,7 @@ fn answer<T: Serialize>(
         Err(why) => return out::error(why, out::USAGE),
         Ok(mut client) => match ask(&mut client) {
             Ok(report) => report,
-            Err(e) => return out::error(&e, exit_code(&e)),
+            Err(e) => return out::error(told(&remote.drive, &e), exit_code(&e)),
         },
     };
     let text = match remote.json {
@@ -128,6 +128,19 @@ fn answer<T: Serialize>(
     match out::bytes(text.as_bytes()) {
         out::OK if !is_well(&report) => out::FAILED,
         code => code,
+    }
+}
+
+/// Why a request was not carried out. What does not start is named, and a cache in its words.
+fn told(path: &Path, error: &ClientError) -> String {
+    let name = path.display();
+    match error {
+        ClientError::Refused(refusal) if refusal.kind == Kind::DoesNotStart => {
+            let is_cache = path.extension().is_some_and(|e| e == "toml") && is_cache(path);
+            let why = if is_cache { cache_told(path, error) } else { error.to_string() };
+            format!("{name}: {why}")
+        }
+        error => error.to_string(),
     }
 }
 

@@ -10,11 +10,12 @@
 //! label = "begin"      # or "end": the slow device had data, which stay where they are
 //! clean = "read"       # or "exit": clean pages enter only when an ioctl tells that they left memory
 //! scan = 32            # may be left out: clean pages of longer runs of pages do not enter
+//! admit = "dirty"      # may be left out: clean pages do not enter
 //! ghosts = true        # may be left out: tell what twice the size would gain
 //! ```
 //!
-//! Paths are as in the description of a log. Mode, policy, `clean`, `scan` and `ghosts` may be changed
-//! while it is not served.
+//! Paths are as in the description of a log. Mode, policy, `clean`, `scan`, `admit` and `ghosts` may be
+//! changed while it is not served.
 
 use super::description::{read_text, usable_below};
 use super::devices::{Members, open_all};
@@ -26,7 +27,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use tantalum_cache::flash::{
-    DeviceStore, FormatOptions, Mode, OpenError, OpenOptions, Replacement,
+    self, DeviceStore, FormatOptions, Mode, OpenError, OpenOptions, Replacement,
 };
 use tantalum_cache::volume::{CacheVolume, CleanEntry, VolumeOptions};
 use tantalum_device::BlockDevice;
@@ -96,6 +97,34 @@ impl From<Clean> for CleanEntry {
     }
 }
 
+/// Which pages enter the cache.
+///
+/// (A volume cannot let clean ones alone enter: it writes each page whole or not at all.)
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Admit {
+    /// Pages that are written, and pages that are read
+    #[default]
+    Mixed,
+    /// Pages that are written
+    Dirty,
+}
+
+impl Admit {
+    fn is_mixed(&self) -> bool {
+        *self == Admit::Mixed
+    }
+}
+
+impl From<Admit> for flash::Admit {
+    fn from(admit: Admit) -> flash::Admit {
+        match admit {
+            Admit::Mixed => flash::Admit::Mixed,
+            Admit::Dirty => flash::Admit::Dirty,
+        }
+    }
+}
+
 /// What a description says.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -125,6 +154,9 @@ pub struct CacheDescription {
     /// Clean pages of a run of consecutive pages do not enter after so many.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scan: Option<u32>,
+    /// Which pages enter.
+    #[serde(default, skip_serializing_if = "Admit::is_mixed")]
+    pub admit: Admit,
     /// Whether it tells what twice its size would gain.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub ghosts: bool,
@@ -254,7 +286,13 @@ impl CacheDescription {
                 identity: Some(identity),
                 ..usual.format
             },
-            cache: OpenOptions { replacement, scan: self.scan, ghosts: self.ghosts, ..usual.cache },
+            cache: OpenOptions {
+                replacement,
+                admit: self.admit.into(),
+                scan: self.scan,
+                ghosts: self.ghosts,
+                ..usual.cache
+            },
             adopts: self.label == LabelPlace::End,
             clean: self.clean.into(),
         })
@@ -322,13 +360,20 @@ pub fn cache_volume(
 }
 
 /// What the library says, and what the command says.
-const WORDS: [(&str, &str); 5] = [
+const WORDS: [(&str, &str); 9] = [
     ("or format it", "or make one with `tantalum cache create`"),
     (
         "may refuse pages: use another",
         "may refuse pages: use another, or give a file its room with `fallocate -l SIZE FILE`",
     ),
     ("use `force` to destroy that", "use --force to destroy that"),
+    ("open it with the label at its beginning", "set label = \"begin\" in its description"),
+    ("open it with the label at its end", "set label = \"end\" in its description"),
+    (
+        "no space left on the device: discard blocks that are not needed",
+        "the host has no room for its file",
+    ),
+    ("format the cache anew to use one again", "`tantalum cache create --force` makes a new one"),
     ("open it with pages of", "set page_bytes in its description to"),
     ("or format the cache and lose", "or create the cache with --force and lose"),
 ];
@@ -364,6 +409,8 @@ pub fn cache_in_words(error: impl Display) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tantalum_cache::flash::{CacheError, LabelEnd};
+    use tantalum_device::IoError;
 
     #[test]
     fn what_is_written_is_read() {
@@ -377,13 +424,15 @@ mod tests {
             label: LabelPlace::End,
             clean: Clean::Exit,
             scan: Some(32),
+            admit: Admit::Dirty,
             ghosts: true,
         };
         let text = description.text().expect("text");
         assert_eq!(toml::from_str(&text), Ok(description.clone()));
-        let usual = CacheDescription { scan: None, ghosts: false, ..description };
+        let usual =
+            CacheDescription { scan: None, admit: Admit::Mixed, ghosts: false, ..description };
         let text = usual.text().expect("text");
-        assert!(!text.contains("scan") && !text.contains("ghosts"), "{text}");
+        assert!(!["scan", "admit", "ghosts"].iter().any(|key| text.contains(key)), "{text}");
         assert_eq!(toml::from_str(&text), Ok(usual));
     }
 
@@ -393,6 +442,10 @@ mod tests {
             OpenError::NotBlank { device: "the flash device", what: "data" }.to_string(),
             OpenError::Damaged { batch: 1, at: 2 }.to_string(),
             OpenError::NoCache.to_string(),
+            OpenError::LabelElsewhere { is: LabelEnd::Beginning }.to_string(),
+            OpenError::LabelElsewhere { is: LabelEnd::End }.to_string(),
+            OpenError::GivenUp.to_string(),
+            CacheError::Flash(IoError::NoSpace).to_string(),
         ];
         for text in said {
             let told = cache_in_words(&text);
@@ -411,6 +464,10 @@ mod tests {
                 "the slow store /disk lacks dirty pages that are on the flash device of",
             ),
             (OpenError::OtherStore, "the flash device /fast and the slow store /disk belong to"),
+            (
+                OpenError::LabelElsewhere { is: LabelEnd::End },
+                "the slow store /disk has the label of this cache at its end",
+            ),
             (OpenError::TooSmall { was: 2, is: 1 }, "the flash device /fast has 1 bytes"),
         ] {
             let text = description.told(error);

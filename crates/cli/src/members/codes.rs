@@ -1,8 +1,9 @@
-//! Exit codes of errors of the log: a device, a backing or a description that is wrong is an invalid
-//! request; damage, and a device that fails, is a failure. What `inspect` and `check` find missing
-//! beside what they can read is damage.
+//! Exit codes of errors of logs and caches: a device, a backing or a description that is wrong is
+//! an invalid request; damage, and a device that fails, is a failure. What `inspect` and `check`
+//! find missing beside what they can read is damage.
 
 use crate::out;
+use tantalum_cache::{flash, volume};
 use tantalum_log::{LogError, OpenError, VolumeError};
 
 /// Of a log that is not made or opened.
@@ -35,6 +36,24 @@ pub fn volume_code(error: &VolumeError) -> u8 {
             out::FAILED
         }
         _ => out::USAGE,
+    }
+}
+
+/// Of a cache that is not made, opened or read.
+pub fn cache_open_code(error: &flash::OpenError) -> u8 {
+    match error {
+        flash::OpenError::Damaged { .. }
+        | flash::OpenError::Io { .. }
+        | flash::OpenError::Head { .. } => out::FAILED,
+        _ => out::USAGE,
+    }
+}
+
+/// Of a cache volume that does not start.
+pub fn cache_volume_code(error: &volume::VolumeError) -> u8 {
+    match error {
+        volume::VolumeError::Open(error) => cache_open_code(error),
+        volume::VolumeError::PowerLost | volume::VolumeError::Cache(_) => out::FAILED,
     }
 }
 

@@ -172,8 +172,21 @@ fn a_served_volume_keeps_what_was_flushed_over_cuts_ends_and_kills() {
         // It was given up.
         let said = cache("check", &[&at], 2).1;
         assert!(said.contains("used without the cache") && said.lines().count() == 1, "{said}");
-        assert!(cache("inspect", &[&at], 1).0.contains("used without the cache"));
+        let said = cache("inspect", &[&at], 1).0;
+        assert!(said.contains("it has every page; `tantalum cache create --force`"), "{said}");
     }
+}
+
+/// Each command says at which end of the slow device the label is, which the description has at the
+/// other.
+fn label_is_told(at: &Path, end: &str) {
+    let words = format!("set label = \"{end}\" in its description");
+    for (verb, code) in [("check", 2), ("scrub", 2), ("detach", 2)] {
+        let said = cache(verb, &[at], code).1;
+        assert!(said.contains(&words) && said.lines().count() == 1, "{verb}: {said}");
+    }
+    let said = cache("inspect", &[at], 1).0;
+    assert!(said.contains(&words) && !said.contains("different caches"), "{said}");
 }
 
 /// A slow device with data keeps them, and the volume begins with them.
@@ -207,8 +220,7 @@ fn an_adopted_device_keeps_its_data_in_place() {
     let wrong = text.replace("label = \"end\"", "label = \"begin\"");
     assert_ne!(text, wrong);
     std::fs::write(&at, wrong).expect("written");
-    let said = cache("scrub", &[&at], 1).1;
-    assert!(said.contains("use `label = \"end\"`") && said.lines().count() == 1, "{said}");
+    label_is_told(&at, "end");
     std::fs::write(&at, text).expect("written");
     let said = cache("detach", &[&at], 0).0;
     assert!(said.contains("from its byte 0 on"), "{said}");
@@ -224,7 +236,10 @@ fn an_adopted_device_keeps_its_data_in_place() {
     std::fs::remove_file(&new).expect("it is there");
     let said = cache("create", &[&new, of_flash, &other, of_slow, &full, adopt], 2).1;
     assert!(said.contains("data where its label goes") && said.lines().count() == 1, "{said}");
-    let (_, _, labelled) = made("adopted-3", &[]);
+    let (third, _, labelled) = made("adopted-3", &[]);
+    let text = std::fs::read_to_string(&third).expect("a description");
+    std::fs::write(&third, text.replace("= \"begin\"", "= \"end\"")).expect("written");
+    label_is_told(&third, "begin");
     let said = cache("create", &[&new, of_flash, &other, of_slow, &labelled, adopt], 2).1;
     assert!(said.contains("the label of a cache") && said.lines().count() == 1, "{said}");
     assert!(!new.exists());
@@ -350,6 +365,103 @@ fn a_scan_is_kept_out_and_ghosts_tell_of_twice_the_size() {
     assert_eq!(serving.stop().0, Some(0));
 }
 
+/// Overwrites the only copy of this page on a device, as if its flash had lost it.
+fn damage(device: &Path, page: &[u8; 4096]) {
+    use std::os::unix::fs::FileExt;
+    let bytes = std::fs::read(device).expect("the device");
+    let at: Vec<usize> =
+        (0..bytes.len()).step_by(4096).filter(|at| bytes[*at..][..4096] == *page).collect();
+    assert_eq!(at.len(), 1, "copies of the page");
+    let file = std::fs::File::options().write(true).open(device).expect("the device");
+    file.write_all_at(&[0xee; 4096], at[0] as u64).expect("written");
+}
+
+/// The process that serves a cache scrubs it, while its clients go on; and it is not detached from
+/// them.
+#[test]
+fn a_served_cache_is_scrubbed_and_not_detached() {
+    for (mode, lost) in [("back", true), ("through", false)] {
+        let (at, flash, _) = made(&format!("scrubbed-{mode}"), &["--mode", mode]);
+        let socket = crate::common::live::socket(&format!("scrubbed-{mode}.sock"));
+        let serving = serve(&at, &socket);
+        let mut nbd = Nbd::connect(&socket).expect("a server");
+        for n in 1..=3 {
+            nbd.write(u64::from(n), &whole(n)).expect("written");
+        }
+        nbd.flush().expect("flushed");
+        let said = cache("scrub", &[&at], 0).0;
+        assert!(said.contains("3 pages compared, 0 given up") && said.contains("0 lost"), "{said}");
+        // What it has in memory is gone with the power.
+        cache("cut", &[&at], 0);
+        let said = cache("scrub", &[&at], 1).1;
+        assert!(said.contains("no power") && said.lines().count() == 1, "{said}");
+        cache("restore", &[&at], 0);
+        damage(&flash, &whole(2));
+        let (said, wrong) = cache("scrub", &[&at], i32::from(lost));
+        let found = if lost { "0 given up that the slow device has, 1 lost" } else { "1 given up" };
+        assert!(said.contains("3 pages compared") && said.contains(found), "{said}");
+        assert_eq!(wrong.contains("page 2 is lost: write it again"), lost, "{wrong}");
+        let json = cache("scrub", &[&at, Path::new("--json")], i32::from(lost)).0;
+        let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+        assert_eq!(json["lost_pages"], u64::from(lost));
+        let status = || cache("status", &[&at], 0).0;
+        let told = "1 page that only the cache had, the first at byte 8192";
+        assert_eq!(status().contains(told), lost, "{}", status());
+        let mut nbd = Nbd::connect(&socket).expect("a server");
+        match lost {
+            true => drop(nbd.read(2).expect_err("it is lost")),
+            false => assert_eq!(nbd.read(2).expect("the slow device has it"), whole(2)),
+        }
+        for n in [1, 3] {
+            assert_eq!(nbd.read(u64::from(n)).expect("read"), whole(n));
+        }
+        nbd.write(2, &whole(4)).expect("written");
+        nbd.flush().expect("flushed");
+        assert!(cache("scrub", &[&at], 0).0.contains("0 lost"));
+        assert!(!status().contains("only the cache had"), "{}", status());
+        // Only a process that has ended has clients that need no flash device.
+        let said = cache("detach", &[&at], 2).1;
+        let process = format!("process {} serves it", serving.child.id());
+        assert!(said.contains(&process) && said.contains("end that process"), "{said}");
+        assert_eq!(said.lines().count(), 1, "{said}");
+        assert_eq!(nbd.read(2).expect("read"), whole(4));
+        assert_eq!(serving.stop().0, Some(0));
+        cache("detach", &[&at], 0);
+    }
+}
+
+/// With `admit = "dirty"` pages enter that are written, and none that is only read.
+#[test]
+fn only_pages_that_are_written_enter_if_that_is_asked_for() {
+    for (admit, pages) in [("mixed", 3), ("dirty", 1)] {
+        let (at, ..) = made(&format!("admit-{admit}"), &["--admit", admit]);
+        let socket = crate::common::live::socket(&format!("admit-{admit}.sock"));
+        let serving = serve(&at, &socket);
+        let mut nbd = Nbd::connect(&socket).expect("a server");
+        nbd.write(1, &whole(1)).expect("written");
+        for at in [5, 9] {
+            assert_eq!(nbd.read(at).expect("read"), whole(0));
+        }
+        nbd.flush().expect("flushed");
+        let stats = cache("stats", &[&at, Path::new("--json")], 0).0;
+        let stats: serde_json::Value = serde_json::from_str(&stats).expect("JSON");
+        assert_eq!(stats["cache"]["pages"], pages, "{admit}");
+        assert_eq!(serving.stop().0, Some(0));
+    }
+}
+
+/// A box without a cache says so.
+#[test]
+fn a_drive_has_no_cache_to_scrub() {
+    let [socket, control] = ["no-cache.sock", "no-cache.control"].map(crate::common::live::socket);
+    let mut command = tantalum(&["drive", "serve", "--design", "volatile", "--unix"]);
+    command.arg(&socket).arg("--control").arg(&control);
+    let serving = Serving::start(command);
+    let said = cache("scrub", &[&control], 2).1;
+    assert!(said.contains("it has no cache") && said.lines().count() == 1, "{said}");
+    assert_eq!(serving.stop().0, Some(0));
+}
+
 fn tantalum_size(text: &str) -> u64 {
     let mib = text.strip_suffix("MiB").expect("a size in MiB");
     mib.parse::<u64>().expect("a number") << 20
@@ -369,12 +481,20 @@ fn a_lost_flash_device_ends_a_volume_under_write_back_alone() {
         std::fs::write(&flash, vec![0; 8 << 20]).expect("a blank one");
         if mode == "back" {
             let command = tantalum(&["cache", "serve", "--unix", "never.sock"]).arg(&at).output();
-            let said = ends(&command.expect("it starts"), 1).1;
+            let said = ends(&command.expect("it starts"), 2).1;
             assert!(said.contains("lacks dirty pages") && said.lines().count() == 1, "{said}");
-            let detached = cache("detach", &[&at], 1).1;
+            let named = format!("error: {}: it does not start: ", at.display());
+            assert!(said.starts_with(&named), "{said}");
+            let said = cache("check", &[&at], 2).1;
+            assert!(said.contains("lacks dirty pages") && said.lines().count() == 1, "{said}");
+            let detached = cache("detach", &[&at], 2).1;
             assert!(detached.contains("lacks dirty pages"), "{detached}");
             continue;
         }
+        // A check says what goes on without it.
+        let said = cache("check", &[&at], 2).1;
+        assert!(said.contains("has every page that was flushed"), "{said}");
+        assert!(said.contains("goes on with a new cache") && said.lines().count() == 1, "{said}");
         let serving = serve(&at, &socket);
         let mut nbd = Nbd::connect(&socket).expect("a server");
         assert_eq!(nbd.read(5).expect("read"), whole(5));
@@ -446,6 +566,11 @@ fn wrong_devices_are_refused_in_a_line() {
     }
     let said = cache("create", &[&at, of_flash, &flash, of_slow, &slow, of_page, odd], 2).1;
     assert!(said.lines().count() == 1, "{said}");
+    let [of_batch, none, admit, clean] = ["--batch", "0", "--admit", "clean"].map(Path::new);
+    let said = cache("create", &[&at, of_flash, &flash, of_slow, &slow, of_batch, none], 2).1;
+    assert!(said.contains("0 is not in 2.."), "{said}");
+    let said = cache("create", &[&at, of_flash, &flash, of_slow, &slow, admit, clean], 2).1;
+    assert!(said.contains("possible values: mixed, dirty"), "{said}");
     for device in [&flash, &slow] {
         let bytes = std::fs::read(device).expect("read");
         assert!(bytes.iter().all(|b| *b == 0), "nothing is changed");
@@ -504,9 +629,8 @@ fn a_cache_that_does_not_fit_any_more_is_refused_in_a_line() {
         let wrong = text.replace("page_bytes = 4096", &format!("page_bytes = {page}"));
         std::fs::write(&at, wrong).expect("written");
         for verb in ["check", "scrub", "detach"] {
-            let command = tantalum(&["cache", verb]).arg(&at).output().expect("it starts");
-            let said = String::from_utf8_lossy(&command.stderr);
-            assert!(!command.status.success() && said.lines().count() == 1, "{page}: {said}");
+            let said = cache(verb, &[&at], 2).1;
+            assert!(said.lines().count() == 1, "{page}: {said}");
         }
     }
     std::fs::write(&at, &text).expect("written");
@@ -514,7 +638,7 @@ fn a_cache_that_does_not_fit_any_more_is_refused_in_a_line() {
     // Another process has the devices.
     let socket = crate::common::live::socket("unfit.sock");
     let serving = serve(&at, &socket);
-    for verb in ["check", "scrub", "detach"] {
+    for verb in ["check", "detach"] {
         let said = cache(verb, &[&at], 2).1;
         assert!(said.contains("in use") && said.lines().count() == 1, "{verb}: {said}");
     }
@@ -528,8 +652,7 @@ fn a_cache_that_does_not_fit_any_more_is_refused_in_a_line() {
     let cut_off = std::fs::File::options().write(true).open(&flash).expect("the flash device");
     cut_off.set_len(4 << 20).expect("it is shorter");
     for verb in ["check", "scrub", "detach"] {
-        let code = if verb == "check" { 2 } else { 1 };
-        let said = cache(verb, &[&at], code).1;
+        let said = cache(verb, &[&at], 2).1;
         assert!(said.contains("use the device as it was") && said.lines().count() == 1, "{said}");
     }
     assert!(bytes()[1] == whole[1] && bytes()[0][..] == whole[0][..4 << 20]);
@@ -571,13 +694,13 @@ fn devices_that_are_not_one_cache_are_told() {
     std::fs::write(&flash, &old[..8192]).expect("written");
     let why = format!("the flash device {} has 8192 bytes", name(&flash));
     assert_eq!(one_fault(&why), 0);
-    for (verb, code) in [("check", 2), ("scrub", 1), ("detach", 1)] {
+    for (verb, code) in [("check", 2), ("scrub", 2), ("detach", 2)] {
         let said = cache(verb, &[&at], code).1;
         assert!(said.contains(&why) && said.contains("use a larger device"), "{verb}: {said}");
         assert_eq!(said.lines().count(), 1, "{said}");
     }
     let command = tantalum(&["cache", "serve", "--unix", "never.sock"]).arg(&at).output();
-    let said = ends(&command.expect("it starts"), 1).1;
+    let said = ends(&command.expect("it starts"), 2).1;
     assert!(said.contains(&why), "{said}");
 }
 

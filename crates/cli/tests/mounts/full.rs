@@ -10,10 +10,10 @@ use tantalum_testing::{Need, left_out};
 const SIGBUS: i32 = 7;
 
 /// A file system with little room.
-struct Disk<'a>(&'a str);
+pub struct Disk<'a>(pub &'a str);
 
 impl Disk<'_> {
-    fn new(at: &str) -> Disk<'_> {
+    pub fn new(at: &str) -> Disk<'_> {
         std::fs::create_dir(at).expect("a directory");
         run("mount", &["-t", "tmpfs", "-o", "size=12m", "tmpfs", at]);
         Disk(at)

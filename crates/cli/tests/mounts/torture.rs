@@ -2,6 +2,7 @@
 //! are in `crates/torture/tests`, and in `.ci/run`.
 
 use crate::common::ends;
+use crate::full::Disk;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -108,6 +109,25 @@ fn a_signal_ends_it_and_nothing_is_left() {
     let (out, _) = ends(&child.wait_with_output().unwrap(), 130);
     assert!(out.ends_with("\ninterrupted before its end\n"), "{out}");
     nothing_is_left_of(&dir);
+}
+
+/// What fails since the host is full says nothing about the drive.
+#[test]
+fn a_full_host_is_told_as_that_and_is_no_verdict() {
+    if left_out(&[Need::Root, Need::Mounts]) {
+        return;
+    }
+    let scratch = Scratch::new();
+    let place = scratch.path("disk");
+    let disk = Disk::new(place.to_str().expect("text"));
+    let at = Path::new(disk.0);
+    // Room for the beginning of a database.
+    std::fs::write(at.join("other"), vec![1; (12 << 20) - (96 << 10)]).expect("there is room");
+    let dir = at.join("run");
+    let run = ["--db", "sqlite", "--plain", "--cuts", "1", "--dir", dir.to_str().expect("text")];
+    let (_, said) = ends(&torture(&run), 3);
+    let why = format!("no verdict: the file system with {} has room for", dir.display());
+    assert!(said.contains(&why) && said.contains("full"), "{said}");
 }
 
 #[test]

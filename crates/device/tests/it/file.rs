@@ -5,11 +5,13 @@ use crate::both::{run, runtimes};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use tantalum_device::{
     Ack, Block, BlockDevice, Blocks, Data, DataMut, Durability, File, FileError, FileSettings,
     IoError, PowerCycle,
 };
-use tantalum_rt::wall::AlignedBuf;
+use tantalum_rt::wall::{AlignedBuf, room_at};
 use tantalum_rt::{Nanos, Runtime, first};
 use tantalum_testing::{Need, Scratch, left_out};
 
@@ -498,6 +500,53 @@ fn a_full_host_refuses_writes_and_takes_them_again_when_there_is_room() {
             assert_eq!(file.caps().bytes(), before);
         };
         run(&mut runtime, main);
+        drop(mount);
+    }
+}
+
+/// Others on the file system of a file never lack room for a length that it does not get.
+#[test]
+fn a_length_that_is_refused_takes_no_room_meanwhile() {
+    if left_out(&[Need::Root, Need::Mounts]) {
+        return;
+    }
+    for (mut runtime, rt) in runtimes() {
+        let scratch = Scratch::new();
+        let dir = scratch.path("mnt");
+        let mount = Mount::new(&dir, "64m");
+        let (path, settings) = (dir.join("file"), usual(&dir, 4096));
+        let free = {
+            let dir = dir.clone();
+            move || room_at(&dir).expect("it tells")
+        };
+        let ends = Arc::new(AtomicBool::new(false));
+        let file = runtime.block_on({
+            let (rt, path) = (rt.clone(), path.clone());
+            async move { File::create(&rt, &path, MIB, &settings).await.unwrap() }
+        });
+        let file = file.unwrap();
+        let before = free();
+        let least = {
+            let ends = ends.clone();
+            let mut least = before;
+            std::thread::spawn(move || {
+                while !ends.load(Ordering::Relaxed) {
+                    least = least.min(free());
+                }
+                least
+            })
+        };
+        let main = async move {
+            for _ in 0..20 {
+                // A little more than there is: a system that tries takes all of it first.
+                assert_eq!(file.set_bytes(64 * MIB + 4096).await, Err(IoError::NoSpace));
+                assert_eq!(file.set_bytes(64 * MIB).await, Err(IoError::NoSpace));
+            }
+        };
+        run(&mut runtime, main);
+        ends.store(true, Ordering::Relaxed);
+        let least = least.join().unwrap();
+        assert_eq!(before - least, 0, "bytes that nobody else had meanwhile");
         drop(mount);
     }
 }

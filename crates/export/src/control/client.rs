@@ -2,7 +2,7 @@
 //! drive's.
 
 use super::report::{
-    CutReport, ReplaceReport, ResizeReport, RestoreReport, StatsReport, StatusReport,
+    CutReport, ReplaceReport, ResizeReport, RestoreReport, ScrubReport, StatsReport, StatusReport,
 };
 use super::request::{Refusal, Reply, Request};
 use serde::de::DeserializeOwned;
@@ -12,7 +12,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
 /// The longest answer that is accepted, in bytes.
-const LONGEST: u64 = 1 << 20;
+pub(super) const LONGEST: u64 = 1 << 20;
 
 /// The default control socket of the drive in this image: beside the image file, after symbolic
 /// links in the path are resolved.
@@ -147,6 +147,14 @@ impl Client {
     /// [`ClientError`]
     pub fn resize(&mut self, flash_bytes: u64) -> Result<ResizeReport, ClientError> {
         self.ask(&Request::Resize { flash_bytes })
+    }
+
+    /// Compares every page of the cache of a cache volume with its checksum.
+    ///
+    /// # Errors
+    /// [`ClientError`]
+    pub fn scrub(&mut self) -> Result<ScrubReport, ClientError> {
+        self.ask(&Request::Scrub {})
     }
 
     /// Puts another device in the place of one that is lost to a log.

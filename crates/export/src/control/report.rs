@@ -197,6 +197,33 @@ pub struct ResizeReport {
     pub words: String,
 }
 
+/// What a look at every page of the cache of a volume found.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ScrubReport {
+    /// Pages that were compared with their checksums.
+    pub pages: u64,
+    /// Damaged pages that were given up, since the slow device has them.
+    pub repaired: u64,
+    /// How many pages have lost their newest version.
+    pub lost_pages: u64,
+    /// The first [`ScrubReport::MOST`] of them, ascending.
+    pub lost: Vec<u64>,
+}
+
+impl ScrubReport {
+    /// So many lost pages are named, at most: an answer is one line of bounded length.
+    pub const MOST: usize = 10_000;
+}
+
+impl From<tantalum_device::ScrubOutcome> for ScrubReport {
+    fn from(found: tantalum_device::ScrubOutcome) -> ScrubReport {
+        let tantalum_device::ScrubOutcome { pages, repaired, mut lost } = found;
+        let lost_pages = lost.len() as u64;
+        lost.truncate(ScrubReport::MOST);
+        ScrubReport { pages, repaired, lost_pages, lost }
+    }
+}
+
 /// What became of a device of a log.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReplaceReport {
@@ -358,6 +385,19 @@ pub struct LatencyCounts {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::control::Reply;
+    use crate::control::client::LONGEST;
+    use tantalum_device::ScrubOutcome;
+
+    #[test]
+    fn an_answer_about_many_lost_pages_is_not_too_long() {
+        let lost = (0..20_000).map(|n| u64::MAX - n).collect();
+        let report = ScrubReport::from(ScrubOutcome { pages: u64::MAX, repaired: 1, lost });
+        assert_eq!((report.lost_pages, report.lost.len()), (20_000, ScrubReport::MOST));
+        let line = Reply::of(Ok(serde_json::to_value(report).expect("JSON"))).line();
+        assert!((line.len() as u64) < LONGEST, "{} bytes", line.len());
+    }
+
     use tantalum_device::Unit;
 
     #[test]

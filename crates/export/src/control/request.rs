@@ -28,6 +28,9 @@ pub enum Request {
         /// Bytes of the flash device that it has then.
         flash_bytes: u64,
     },
+    /// Compares every page of the cache of a cache volume with its checksum: a
+    /// [`ScrubReport`](super::ScrubReport).
+    Scrub {},
     /// Puts another device in the place of one that is lost to the log of a log volume: a
     /// [`ReplaceReport`](super::ReplaceReport).
     Replace {
@@ -68,6 +71,10 @@ pub enum Kind {
     Size,
     /// The cache did not get its size, though it could have it.
     NotResized,
+    /// The box has no cache.
+    NoCache,
+    /// The cache was not scrubbed to the end.
+    NotScrubbed,
     /// The box has no log with such a device, that one is not lost to it, or the new one cannot be
     /// used.
     Device,
@@ -174,6 +181,7 @@ mod tests {
             Request::Restore { salvage: false },
             Request::Restore { salvage: true },
             Request::Resize { flash_bytes: 1 << 40 },
+            Request::Scrub {},
             Request::Replace { lost: "/b".to_string(), new: "\"\n".to_string(), force: true },
         ] {
             let line = request.line();
@@ -223,6 +231,7 @@ mod tests {
             ("stats", "salvage"),
             ("cut", "salvage"),
             ("cut", "bogus"),
+            ("scrub", "bogus"),
             ("restore", "bogus"),
         ] {
             let line = format!("{{\"version\":1,\"command\":\"{command}\",\"{field}\":true}}");

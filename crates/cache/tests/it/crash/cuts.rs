@@ -2,7 +2,7 @@
 
 use super::model::Work;
 use super::rig::{Rig, Shape};
-use tantalum_cache::flash::{Mode, Replacement, RestartBy};
+use tantalum_cache::flash::{Admit, Mode, Replacement, RestartBy};
 use tantalum_device::Ack;
 use tantalum_rt::{Nanos, Stream};
 
@@ -77,6 +77,20 @@ fn every_cut_while_scans_are_kept_out() {
     let shape = Shape { scan: Some(0), ghosts: true, ..Shape::volatile() };
     hold(&shape, 96..98, SHORT, 1);
     hold(&Shape { scan: Some(1), mode: Mode::Through, ..shape }, 98..99, SHORT, 1);
+}
+
+/// Only clean pages enter, or only dirty ones.
+#[test]
+fn every_cut_while_some_pages_do_not_enter() {
+    for (seed, admit) in [(110, Admit::Clean), (112, Admit::Dirty)] {
+        let shape = Shape { admit, ..Shape::volatile() };
+        hold(&shape, seed..seed + 1, SHORT, 1);
+        let torn = Shape { atomic: 64, ghosts: true, scan: Some(2), ..shape.clone() };
+        hold(&torn, seed + 1..seed + 2, SHORT, 1);
+        let through = Shape { mode: Mode::Through, closes: 2, resizes: true, ..shape };
+        let through = Shape { flash_bytes: 150 << 10, ..through };
+        hold(&through, seed + 4..seed + 5, Nanos::from_millis(20), 1);
+    }
 }
 
 /// The cache is idle again and again.
@@ -219,6 +233,7 @@ pub fn any_shape(dice: &mut Stream) -> Shape {
     };
     shape.scan = dice.chance(1, 3).then(|| dice.below(3) as u32);
     shape.ghosts = dice.chance(1, 2);
+    shape.admit = [Admit::Mixed, Admit::Mixed, Admit::Clean, Admit::Dirty][dice.below(4) as usize];
     shape.idle = [Nanos(1), Nanos::from_micros(200), shape.idle][dice.below(3) as usize];
     shape
 }

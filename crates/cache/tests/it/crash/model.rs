@@ -29,7 +29,9 @@ pub struct Page {
     forgetting: bool,
     /// It was forgotten, and not written since: the cache must not have it.
     forgotten: bool,
-    /// It was forgotten, and the slow store has a torn copy: it has to be written.
+    /// It is on its way past the cache: the slow store may have a torn copy.
+    tearing: bool,
+    /// It was forgotten or tearing, and the slow store has a torn copy: it has to be written.
     torn: bool,
 }
 
@@ -61,6 +63,8 @@ pub struct Model {
     pub pages: Vec<Page>,
     lsn: u64,
     size: usize,
+    /// Dirty pages go past the cache.
+    pub past: bool,
 }
 
 pub type Shared = Rc<RefCell<Model>>;
@@ -88,7 +92,7 @@ fn version_of(page: u64, bytes: &[u8]) -> Option<u64> {
 
 impl Model {
     pub fn new(pages: u64, size: usize) -> Model {
-        Model { pages: vec![Page::default(); pages as usize], lsn: 0, size }
+        Model { pages: vec![Page::default(); pages as usize], lsn: 0, size, past: false }
     }
 
     /// Bytes of a page.
@@ -104,7 +108,7 @@ impl Model {
     /// Judges what was found of a page after a crash. It is promised from now on.
     pub fn judge(&mut self, page: u64, bytes: &[u8], found: Fetched) -> Result<(), String> {
         let known = &mut self.pages[page as usize];
-        let given_up = known.forgetting || known.forgotten || known.torn;
+        let given_up = known.forgetting || known.forgotten || known.torn || known.tearing;
         let version = version_of(page, bytes);
         known.torn = version.is_none() && found == Fetched::Slow && given_up;
         if known.torn {
@@ -130,7 +134,7 @@ impl Model {
         known.made = version;
         known.given = version;
         known.lsns.truncate(version as usize + 1);
-        (known.forgetting, known.forgotten) = (false, false);
+        (known.forgetting, known.forgotten, known.tearing) = (false, false, false);
         Ok(())
     }
 
@@ -303,6 +307,7 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> Client<F, S> {
             known.given = known.given.max(version);
             known.current = version;
             known.torn &= !dirty;
+            known.tearing |= dirty && model.past;
             (version, dirty, known.lsn(version), content(page, version, model.size))
         };
         // Sometimes it is given up under way, and begun anew.
@@ -316,7 +321,7 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> Client<F, S> {
         self.cache.evict(page, &bytes, dirty, lsn).await?;
         let known = &mut self.model.borrow_mut().pages[page as usize];
         known.promise(version);
-        known.forgetting = false;
+        (known.forgetting, known.tearing) = (false, false);
         Ok(())
     }
 

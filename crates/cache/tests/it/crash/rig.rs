@@ -4,7 +4,7 @@ use super::model::{Model, Pool, Shared, Work, is_end, work};
 use std::cell::RefCell;
 use std::rc::Rc;
 use tantalum_cache::flash::{
-    Beside, CacheError, DeviceStore, Fetched, FlashCache, FormatOptions, Mode, OpenOptions,
+    Admit, Beside, CacheError, DeviceStore, Fetched, FlashCache, FormatOptions, Mode, OpenOptions,
     Replacement, RestartBy, SlowStore,
 };
 use tantalum_device::{Ack, Caps, IoError, Payload, PowerCycle, RamDevice, RamOptions};
@@ -27,6 +27,7 @@ pub struct Shape {
     pub atomic: u32,
     pub mode: Mode,
     pub replacement: Replacement,
+    pub admit: Admit,
     /// Clean pages of longer runs do not enter.
     pub scan: Option<u32>,
     pub ghosts: bool,
@@ -53,6 +54,7 @@ impl Shape {
             atomic: 512,
             mode: Mode::Back,
             replacement: Replacement::SecondChance,
+            admit: Admit::Mixed,
             scan: None,
             ghosts: false,
             idle: Nanos::from_secs(1),
@@ -91,6 +93,7 @@ impl Shape {
     pub fn options(&self) -> OpenOptions {
         OpenOptions {
             replacement: self.replacement,
+            admit: self.admit,
             scan: self.scan,
             ghosts: self.ghosts,
             idle: self.idle,
@@ -188,7 +191,9 @@ impl Rig {
             FlashCache::format(&rt, &f, &store, &options).await
         };
         runtime.block_on(format).unwrap().unwrap();
-        let model = Rc::new(RefCell::new(Model::new(shape.pages, shape.size())));
+        let mut model = Model::new(shape.pages, shape.size());
+        model.past = shape.admit == Admit::Clean;
+        let model = Rc::new(RefCell::new(model));
         Rig { runtime, shape: shape.clone(), flash, slow, beside, model }
     }
 

@@ -5,8 +5,8 @@ use super::model::content;
 use std::cell::RefCell;
 use std::rc::Rc;
 use tantalum_cache::flash::{
-    CacheError, DeviceStore, Fetched, FlashCache, FormatOptions, Host, Mode, NoHost, OpenOptions,
-    PageOut, Replacement, SlowStore,
+    Admit, CacheError, DeviceStore, Fetched, FlashCache, FormatOptions, Host, Mode, NoHost,
+    OpenOptions, PageOut, Replacement, SlowStore,
 };
 use tantalum_device::{CommandKind, Faults, IoError};
 use tantalum_rt::Nanos;
@@ -245,6 +245,95 @@ fn a_batch_is_not_filled_with_a_scan() {
         }
         assert_eq!((cache.stats().kept_out, cache.stats().pages), (8, 3));
     });
+}
+
+/// Fetches a page, which the slow store has.
+async fn slow(cache: &Cache, page: u64, version: u64) {
+    assert_eq!(fetch(cache, page, version).await, Fetched::Slow);
+}
+
+#[test]
+fn only_clean_pages_enter_or_only_dirty_ones() {
+    run(async |rt| {
+        let bench = Bench::new(&rt, BYTES, &options()).await;
+        let admit = |admit| OpenOptions { admit, ..OpenOptions::default() };
+        let cache = bench.try_open(admit(Admit::Dirty)).await.unwrap();
+        evict(&cache, 1, 5).await;
+        cache.evict(2, &content(2, 0, PAGE), false, 0).await.unwrap();
+        assert_eq!(fetch(&cache, 1, 5).await, Fetched::Flash { lsn: 5, dirty: true });
+        slow(&cache, 2, 0).await;
+        let stats = cache.stats();
+        assert_eq!((stats.pages, stats.dropped, stats.kept_out), (1, 1, 0));
+        drop(cache);
+        // What was dirty before stays in the cache, with its next version.
+        let cache = bench.try_open(admit(Admit::Clean)).await.unwrap();
+        evict(&cache, 1, 6).await;
+        assert_eq!(fetch(&cache, 1, 6).await, Fetched::Flash { lsn: 6, dirty: true });
+        evict(&cache, 3, 7).await;
+        slow(&cache, 3, 7).await;
+        cache.evict(3, &content(3, 7, PAGE), false, 7).await.unwrap();
+        assert_eq!(fetch(&cache, 3, 7).await, Fetched::Flash { lsn: 7, dirty: false });
+        let older = cache.evict(3, &content(3, 6, PAGE), true, 6).await;
+        assert_eq!(older, Err(CacheError::Older { page: 3, lsn: 6, newer: 7 }));
+        let staged = cache.stage(3, &content(3, 8, PAGE), true, 8);
+        assert!(matches!(&staged, Err(CacheError::Invalid(why)) if why.contains("evict it")));
+        // The copy on flash is older from now on, also for a restart.
+        evict(&cache, 3, 9).await;
+        slow(&cache, 3, 9).await;
+        let stats = cache.stats();
+        assert_eq!((stats.pages, stats.dirty, stats.forgotten), (1, 1, 0));
+        drop(cache);
+        let cache = bench.open().await;
+        slow(&cache, 3, 9).await;
+        fetch(&cache, 1, 6).await;
+    });
+}
+
+/// Evictions that were given up go on, and not beyond a newer version, nor beyond an end of the page.
+#[test]
+fn what_goes_past_the_cache_goes_in_its_order() {
+    run(async |rt| {
+        let bench = Bench::new(&rt, BYTES, &options()).await;
+        let options = OpenOptions { admit: Admit::Clean, ..OpenOptions::default() };
+        let cache = bench.try_open(options).await.unwrap();
+        let give_up = async |page: u64, version: u64, after: u64| {
+            let data = content(page, version, PAGE);
+            let evicted = cache.evict(page, &data, true, version);
+            tantalum_rt::first(evicted, rt.sleep(Nanos::from_micros(after))).await;
+        };
+        for after in (0..3000).step_by(25) {
+            let version = 10 + after;
+            give_up(1, version, after).await;
+            evict(&cache, 1, version + 1).await;
+            give_up(2, version, after).await;
+            cache.forget(2..3).await.unwrap();
+            bench.store().write_durably(2, &content(2, version + 1, PAGE)).await.unwrap();
+            rt.sleep(Nanos::from_millis(10)).await;
+            slow(&cache, 1, version + 1).await;
+            slow(&cache, 2, version + 1).await;
+        }
+    });
+}
+
+/// A batch is filled with pages that may enter.
+#[test]
+fn pulled_pages_that_do_not_enter_stay_in_the_pool() {
+    for (admit, enters) in
+        [(Admit::Mixed, vec![20, 21]), (Admit::Clean, vec![21]), (Admit::Dirty, vec![20])]
+    {
+        run(async move |rt| {
+            let bench = Bench::new(&rt, BYTES, &options()).await;
+            let out = |page, dirty| PageOut { page, data: content(page, 3, PAGE), dirty, lsn: 3 };
+            let pool = RefCell::new(vec![out(20, true), out(21, false)]);
+            let cold = Rc::new(Cold(pool, RefCell::default()));
+            let options = OpenOptions { admit, ..OpenOptions::default() };
+            let cache = bench.open_with(cold.clone(), options).await.unwrap();
+            cache.evict(1, &content(1, 5, PAGE), admit != Admit::Clean, 5).await.unwrap();
+            cache.checkpoint().await.unwrap();
+            let staged: Vec<u64> = cold.1.borrow().iter().map(|(page, _)| *page).collect();
+            assert_eq!(staged, enters, "{admit:?}");
+        });
+    }
 }
 
 struct Cold(RefCell<Vec<PageOut>>, RefCell<Vec<(u64, u64)>>);

@@ -1,7 +1,7 @@
 //! The flash device is lost, or is not the one of the slow device; formats and what they refuse.
 
 use super::rig::{BLOCK, Boxes, Shape, Volume, read, with, write};
-use tantalum_cache::flash::{FormatOptions, OpenError};
+use tantalum_cache::flash::{CacheError, FormatOptions, OpenError};
 use tantalum_cache::volume::{CacheVolume, VolumeError, VolumeOptions};
 use tantalum_device::{
     Block, BlockDevice, Caps, CommandKind, Data, Durability, Faults, LiveBox, Payload, PowerCycle,
@@ -24,7 +24,7 @@ async fn flushed(volume: &Volume, at: u64, byte: u8) {
     volume.device().flush().await.unwrap();
 }
 
-async fn ended(volume: &Volume) {
+async fn ended<F: PowerCycle, S: PowerCycle>(volume: &CacheVolume<F, S>) {
     volume.cut();
     volume.off().await;
 }
@@ -113,6 +113,48 @@ fn what_write_back_left_is_on_the_slow_device_after_a_start_with_write_through()
         volume.power_on().await.unwrap();
         for at in 0..20 {
             assert_eq!(read(&volume.device(), at).await, at as u8 + 1);
+        }
+    });
+}
+
+/// A start with write-through that cannot bring the pages of a time of write-back to the slow device
+/// is none: the loss of the flash device would lose them.
+#[test]
+fn a_start_with_write_through_fails_while_the_slow_device_refuses_what_write_back_left() {
+    with(8, |rt| async move {
+        let (back, through) = (Shape::volatile(), Shape::through());
+        let boxes = Boxes::new(&rt, &back);
+        let volume = boxes.started(&rt, &back).await;
+        for at in 0..20 {
+            flushed(&volume, at, at as u8 + 1).await;
+        }
+        ended(&volume).await;
+        let faults = Faults::new(&rt, boxes.slow.clone(), "faults");
+        // (The label is forced.)
+        faults.fail_often(CommandKind::Write, 1, 1);
+        let over = |flash| CacheVolume::new(&rt, flash, faults.clone(), through.options()).unwrap();
+        let volume = over(boxes.flash.now());
+        for _ in 0..2 {
+            assert!(volume.power_on().await.is_err());
+            let why = volume.start_failure().expect("it says why");
+            assert!(matches!(why, VolumeError::Cache(CacheError::Full { .. })), "{why}");
+            ended(&volume).await;
+        }
+        // The slow device lacks pages, and says so.
+        let flash = boxes.flash.now();
+        boxes.flash.lose();
+        let without = over(boxes.flash.now());
+        assert!(without.power_on().await.is_err());
+        assert_eq!(without.start_failure(), Some(OpenError::NeedsCache.into()));
+        ended(&without).await;
+        faults.clear();
+        let volume = over(flash);
+        volume.power_on().await.unwrap();
+        ended(&volume).await;
+        let without = over(boxes.flash.now());
+        without.power_on().await.unwrap();
+        for at in 0..20 {
+            assert_eq!(read(&without.device(), at).await, at as u8 + 1);
         }
     });
 }

@@ -7,7 +7,7 @@
 use super::markdown;
 use crate::cache::started::Failed;
 use crate::members::{
-    CacheDescription, CacheDevices, Clean, Files, LabelPlace, MemberLink, Policy, Sync,
+    Admit, CacheDescription, CacheDevices, Clean, Files, LabelPlace, MemberLink, Policy, Sync,
     cache_in_words, make, runtime, usual_batch,
 };
 use crate::{out, units};
@@ -136,6 +136,7 @@ fn one(arguments: &DeviceArguments, flash: &Path, slow: &Path, tasks: u32) -> Re
         label: LabelPlace::Begin,
         clean: Clean::Read,
         scan: None,
+        admit: Admit::Mixed,
         ghosts: false,
     };
     description.check().map_err(usage)?;

@@ -6,9 +6,9 @@ use crate::drive::listen;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
-use tantalum_device::{LiveBox, ResizeError};
+use tantalum_device::{LiveBox, ResizeError, ScrubError};
 use tantalum_export::control::{
-    ControlServer, Handler, Kind, Refusal, Request, ResizeReport, socket_beside,
+    ControlServer, Handler, Kind, Refusal, Request, ResizeReport, ScrubReport, socket_beside,
 };
 use tantalum_rt::wall::{Io, Listener};
 
@@ -82,9 +82,20 @@ impl<B: LiveBox, F: Front> Handler for Answers<B, F> {
                 let words = plug.resize(flash_bytes).await.map_err(not_resized)?;
                 serde_json::to_value(ResizeReport { flash_bytes, words })
             }
+            Request::Scrub {} => {
+                let found = plug.scrub().await.map_err(not_scrubbed)?;
+                serde_json::to_value(ScrubReport::from(found))
+            }
         };
         // Cannot fail: there are no keys but strings.
         Ok(value.unwrap_or_default())
+    }
+}
+
+fn not_scrubbed(error: ScrubError) -> Refusal {
+    match error {
+        ScrubError::NoCache(why) => Refusal::new(Kind::NoCache, why),
+        ScrubError::Failed(why) => Refusal::new(Kind::NotScrubbed, why),
     }
 }
 

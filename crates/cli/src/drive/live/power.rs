@@ -11,7 +11,7 @@ use crate::members::in_words;
 use crate::out;
 use std::cell::{Cell, RefCell};
 use std::path::Path;
-use tantalum_device::{LiveBox, PowerState, ResizeError, StartError};
+use tantalum_device::{LiveBox, PowerState, ResizeError, ScrubError, ScrubOutcome, StartError};
 use tantalum_export::control::{CutReport, Kind, Power, Refusal, ReplaceReport, RestoreReport};
 use tantalum_rt::sync::{Semaphore, WaitQueue};
 use tantalum_rt::wall::Io;
@@ -177,7 +177,10 @@ impl<B: LiveBox, F: Front> Plug<B, F> {
                     "the drive does not start: {why}. --salvage starts it with the remaining data"
                 ));
             }
-            Err(e) => return Err(e.to_string()),
+            Err(e) => {
+                let name = self.about.image.as_ref().map(|path| format!("{}: ", path.display()));
+                return Err(name.unwrap_or_default() + &e.to_string());
+            }
         }
         self.bare().verify()?;
         self.fronted.set(true);
@@ -317,6 +320,16 @@ impl<B: LiveBox, F: Front> Plug<B, F> {
         // A task waits for it: at time scale 0 what it waits for takes no real time.
         let _announced = self.rt.outstanding("another size of the cache");
         self.bare().resize(flash_bytes).await
+    }
+
+    /// Compares every page of the cache of the box with its checksum, while it is used.
+    ///
+    /// # Errors
+    /// [`ScrubError`]
+    pub async fn scrub(&self) -> Result<ScrubOutcome, ScrubError> {
+        // A task waits for it: at time scale 0 what it waits for takes no real time.
+        let _announced = self.rt.outstanding("a look at every page of the cache");
+        self.bare().scrub().await
     }
 
     /// Puts a device in the place of one that is lost to the log of the box, while it is used.
