@@ -32,7 +32,7 @@ fn kind(name: &str, text: &str) -> Option<Kind> {
 pub fn no_experiment(name: &str, text: &str, error: impl Display) -> String {
     match kind(name, text) {
         Some(Kind::Exploration) => {
-            format!("{name} is an exploration; run it with: tantalum crash {name}")
+            format!("\"{name}\" is an exploration; run it with: tantalum crash {name}")
         }
         _ => error.to_string(),
     }
@@ -42,7 +42,7 @@ pub fn no_experiment(name: &str, text: &str, error: impl Display) -> String {
 pub fn no_exploration(name: &str, text: &str, error: impl Display) -> String {
     match kind(name, text) {
         Some(Kind::Experiment) => {
-            format!("{name} is an experiment; run it with: tantalum run {name}")
+            format!("\"{name}\" is an experiment; run it with: tantalum run {name}")
         }
         _ => error.to_string(),
     }

@@ -79,7 +79,10 @@ Examples:
                                                a flash cache, and a volume over it
   tantalum cache sim --policy gsc,lru          what a flash cache hits, and writes to flash
   tantalum drive bench --json                  how fast the simulation is
-  tantalum designs durassd                     what a preset consists of")]
+  tantalum designs durassd                     what a preset consists of
+
+Pages that a help or a message names as docs/NAME.md are in /usr/share/doc/tantalum/docs of the
+Debian package, in share/doc/tantalum/docs of the archive, and in the folder docs of the sources.")]
 struct Arguments {
     /// No notes and no progress, only results and errors
     #[arg(long, global = true)]
@@ -258,6 +261,24 @@ mod tests {
             }
         });
         assert!(helps > 15, "{helps}");
+    }
+
+    /// A help may name a page, since the help of `tantalum` says where all of them are.
+    #[test]
+    fn pages_that_a_help_names_are_there() {
+        let docs = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+        let mut named = 0;
+        each_help(&mut command(), &mut |name, help| {
+            for page in help.split("docs/").skip(1) {
+                let Some((page, _)) = page.split_once(".md") else { continue };
+                let is_there = page == "NAME" || docs.join(format!("{page}.md")).is_file();
+                assert!(is_there, "{name}: docs/{page}.md\n{help}");
+                named += 1;
+            }
+        });
+        assert!(named > 5, "{named}");
+        let top = command().render_long_help().to_string();
+        assert!(top.contains("docs/NAME.md are in /usr/share/doc/tantalum/docs"), "{top}");
     }
 
     #[test]

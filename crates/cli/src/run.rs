@@ -285,7 +285,11 @@ pub fn run(arguments: &RunArguments) -> u8 {
     let shown = bars.clone();
     let watch: runner::Watch = Arc::new(move |progress| {
         if let Progress::RowDone(row) = progress {
-            done.lock().unwrap_or_else(PoisonError::into_inner).push(row.clone());
+            let mut done = done.lock().unwrap_or_else(PoisonError::into_inner);
+            // With `--check-determinism` each row ends twice.
+            if done.iter().all(|ended| ended.name != row.name) {
+                done.push(row.clone());
+            }
         }
         shown.show(progress);
     });
@@ -433,13 +437,14 @@ fn end_at_interrupt(
 
 /// How many rows are missing, and the first of them.
 fn interrupted(missing: &[&str], rows: usize) -> String {
+    if missing.is_empty() {
+        return "interrupted after the last row: no row is missing".to_string();
+    }
     let are = if missing.len() == 1 { "is" } else { "are" };
     let of = counted(rows as u64, "row", "rows");
-    let mut line = format!("interrupted: {} of {of} {are} missing", missing.len());
     let named = &missing[..missing.len().min(MISSING_NAMED)];
-    if !named.is_empty() {
-        line += &format!(": {}", named.join(", "));
-    }
+    let line =
+        format!("interrupted: {} of {of} {are} missing: {}", missing.len(), named.join(", "));
     match missing.len() - named.len() {
         0 => line,
         more => format!("{line}, and {more} more"),
@@ -590,7 +595,11 @@ mod tests {
             "interrupted: 5 of 5 rows are missing: a, b, c, d, e"
         );
         assert!(interrupted(&all, 9).ends_with("missing: a, b, c, d, e, and 2 more"));
-        assert_eq!(interrupted(&[], 1), "interrupted: 0 of 1 row are missing");
+        assert_eq!(interrupted(&["a"], 1), "interrupted: 1 of 1 row is missing: a");
+        for rows in [1, 2] {
+            let said = interrupted(&[], rows);
+            assert_eq!(said, "interrupted after the last row: no row is missing");
+        }
     }
 
     #[test]

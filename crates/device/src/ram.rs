@@ -148,6 +148,31 @@ struct Inner {
 
 /// A block device in memory, and the box around it. Cheap to clone; a clone is
 /// the same device on the same link.
+///
+/// ```
+/// use tantalum_device::{
+///     Ack, Block, BlockDevice, Caps, Data, DataMut, Durability, IoError, Payload, PowerCycle,
+///     RamDevice, RamOptions,
+/// };
+/// use tantalum_rt::Runtime;
+///
+/// let caps = Caps::power_safe(16, Payload::Stamps);
+/// let caps = Caps { ack: Ack::Volatile, ordered: false, ..caps };
+/// let mut runtime = Runtime::virtual_time(1);
+/// let ram = RamDevice::new(&runtime.handle(), RamOptions::new(caps));
+/// let found = runtime.block_on(async move {
+///     ram.write(Block(0), Data::Stamps(&[1]), Durability::Normal).await?;
+///     ram.flush().await?;
+///     ram.write(Block(0), Data::Stamps(&[2]), Durability::Normal).await?;
+///     ram.cut();
+///     ram.power_on().await?;
+///     let mut block = [0];
+///     ram.device().read(Block(0), DataMut::Stamps(&mut block)).await?;
+///     Ok::<_, IoError>(block[0])
+/// });
+/// // The first write was flushed. The second one may be there, or not.
+/// assert!([1, 2].contains(&found.unwrap().unwrap()));
+/// ```
 #[derive(Clone)]
 pub struct RamDevice {
     inner: Rc<Inner>,

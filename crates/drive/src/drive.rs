@@ -41,6 +41,28 @@ use tantalum_rt::sync::WaitQueue;
 use tantalum_rt::{Domain, Nanos, Rt};
 
 /// A software SSD. Cheap to clone: a handle to one box.
+///
+/// ```
+/// use tantalum_device::{Block, BlockDevice, Data, Durability, IoError, Payload, PowerCycle};
+/// use tantalum_drive::{Design, Drive};
+/// use tantalum_rt::Runtime;
+///
+/// let small = "geometry.blocks = 64\ngeometry.pages = 64".parse()?;
+/// let design = Design::preset("durassd")?.with_overrides(&small)?;
+/// let mut runtime = Runtime::virtual_time(1);
+/// let drive = Drive::new(&runtime.handle(), &design, Payload::Stamps)?;
+/// let plug = drive.clone();
+/// runtime.block_on(async move {
+///     plug.power_on().await?;
+///     plug.device().write(Block(0), Data::Stamps(&[1]), Durability::Normal).await?;
+///     plug.cut();
+///     plug.off().await;
+///     plug.power_on().await
+/// })??;
+/// assert!(drive.last_power_loss().is_some() && drive.last_recovery().is_some());
+/// assert_eq!(drive.audit(), Ok(()));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone)]
 pub struct Drive {
     shared: Rc<Shared>,

@@ -12,6 +12,28 @@ use tantalum_device::Operation;
 use tantalum_rt::{Nanos, Rt};
 
 /// Something with a plug. Cheap to clone; a clone is the same one.
+///
+/// [The page of the crate](crate) has one with a judge of its own. Devices have both already:
+///
+/// ```
+/// use tantalum_explore::{Blueprint, Command, Judge, RamBlueprint, Subject};
+/// use tantalum_rt::Runtime;
+///
+/// let mut runtime = Runtime::virtual_time(1);
+/// let ram = RamBlueprint::volatile(64).build(&runtime.handle())?;
+/// let checked = runtime.block_on(async move {
+///     let judge = ram.judge();
+///     Subject::start(&ram).await.expect("it starts");
+///     let session = judge.session(&ram);
+///     judge.send(&session, Command::Write(3, 1)).await?;
+///     judge.send(&session, Command::Flush).await?;
+///     Subject::cut(&ram);
+///     Subject::start(&ram).await.expect("it starts");
+///     judge.check(&ram).await
+/// });
+/// assert_eq!(checked.unwrap(), Ok(()));
+/// # Ok::<(), String>(())
+/// ```
 #[allow(async_fn_in_trait)] // One thread: no future here has to be Send.
 pub trait Subject: Clone + 'static {
     /// The judge that holds it to its promises.
@@ -87,6 +109,8 @@ pub enum Fault {
 
 /// Says what a subject must hold. It sends the commands, so that it knows them. Cheap to clone; a
 /// clone is the same judge.
+///
+/// [`Subject`] has an example.
 #[allow(async_fn_in_trait)]
 pub trait Judge: Clone + 'static {
     /// What it judges.
@@ -127,6 +151,8 @@ pub trait Judge: Clone + 'static {
 }
 
 /// Builds a subject, the same one each time: it is all that decides what the subject is.
+///
+/// [`Built`] has an example.
 pub trait Blueprint: Clone + Debug + PartialEq + 'static {
     /// What it builds.
     type Subject: Subject;
@@ -172,6 +198,21 @@ pub struct Room {
 }
 
 /// A blueprint that is a function: for a subject of one's own.
+///
+/// ```
+/// use tantalum_explore::{Blueprint, Built, Ingredients, Nesting, RamBlueprint, Tally};
+/// use tantalum_rt::{Nanos, Rt};
+///
+/// let build = |rt: &Rt| RamBlueprint::volatile(64).build(rt);
+/// let ram = Built { rust: "ram()", blocks: 64, step: Nanos::from_micros(50), build };
+/// let what = Ingredients { commands: 20, then: 4, ..Ingredients::default() };
+/// let scenario = what.scenario(ram, 1)?;
+/// let points: Vec<_> = scenario.points(10).unwrap().into_iter().enumerate().collect();
+/// let mut tally = Tally::default();
+/// assert_eq!(scenario.explore(&points, Nesting::default(), &mut tally, &|| ()), Ok(()));
+/// assert!(tally.all_cuts() > 0);
+/// # Ok::<(), String>(())
+/// ```
 pub struct Built<S> {
     /// A Rust expression that makes this blueprint. Two with the same one are the same.
     pub rust: &'static str,

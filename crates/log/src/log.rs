@@ -30,6 +30,37 @@ pub struct Appended {
 
 /// An open log. Cheap to clone; a clone is the same log. When the last clone is dropped its tasks
 /// end, as if the power had gone: only what is durable is there at the next opening.
+///
+/// ```
+/// use tantalum_device::{Ack, Caps, Payload, PowerCycle, RamDevice, RamOptions};
+/// use tantalum_log::{CreateOptions, Log, LogDevice, OpenOptions};
+/// use tantalum_rt::Runtime;
+///
+/// let mut runtime = Runtime::virtual_time(1);
+/// let rt = runtime.handle();
+/// let first = runtime.block_on(async move {
+///     let caps = Caps::power_safe(2048, Payload::Bytes);
+///     let caps = Caps { ack: Ack::Volatile, ordered: false, ..caps };
+///     let boxes = [0, 1].map(|_| RamDevice::new(&rt, RamOptions::new(caps)));
+///     let devices = || {
+///         let named = ["sda", "sdb"].into_iter().zip(&boxes);
+///         named.map(|(name, ram)| LogDevice::new(name, ram.device())).collect::<Vec<_>>()
+///     };
+///     Log::create(&rt, &devices(), None, &CreateOptions::default()).await.unwrap();
+///
+///     let log = Log::open(&rt, devices(), OpenOptions::default()).await.unwrap();
+///     log.commit(b"paid").await.unwrap();
+///     boxes.iter().for_each(|ram| ram.cut());
+///     drop(log);
+///
+///     for ram in &boxes {
+///         ram.power_on().await.unwrap();
+///     }
+///     let log = Log::open(&rt, devices(), OpenOptions::default()).await.unwrap();
+///     log.read(log.first()).unwrap().next().await.unwrap()
+/// });
+/// assert_eq!(first.unwrap().unwrap().bytes, b"paid");
+/// ```
 pub struct Log<D: BlockDevice + Clone + 'static> {
     pub(crate) core: Rc<Core<D>>,
     life: Rc<Life>,

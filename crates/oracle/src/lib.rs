@@ -71,6 +71,35 @@ use tantalum_device::{Block, BlockDevice, Blocks, Caps, IoError};
 const CHUNK: u64 = 256;
 
 /// The oracle of one device. Cheap to clone; a clone is the same oracle.
+///
+/// ```
+/// use tantalum_device::{Ack, Block, Blocks, Caps, Durability, Payload, PowerCycle};
+/// use tantalum_device::{RamDevice, RamOptions};
+/// use tantalum_oracle::Oracle;
+/// use tantalum_rt::Runtime;
+///
+/// let caps = Caps::power_safe(64, Payload::Stamps);
+/// let caps = Caps { ack: Ack::Volatile, ordered: false, ..caps };
+/// let mut runtime = Runtime::virtual_time(1);
+/// let ram = RamDevice::new(&runtime.handle(), RamOptions::new(caps));
+/// let violations = runtime.block_on(async move {
+///     let oracle = Oracle::new(&caps);
+///     let mut violations = Vec::new();
+///     for round in 0..8 {
+///         let host = oracle.host(ram.device()); // after each power cycle another one
+///         let range = Blocks { start: Block(8 * round), count: 8 };
+///         host.write(range, Durability::Normal).await?;
+///         if round % 2 == 0 {
+///             host.flush().await?;
+///         }
+///         ram.cut();
+///         ram.power_on().await?;
+///         violations.extend(oracle.check(&ram.device()).await?);
+///     }
+///     Ok::<_, tantalum_device::IoError>(violations)
+/// });
+/// assert!(violations.unwrap().unwrap().is_empty()); // only what was not flushed is lost
+/// ```
 #[derive(Clone)]
 pub struct Oracle {
     caps: Rc<Caps>,

@@ -68,6 +68,20 @@ struct Inner {
 }
 
 /// The owner of a run: tasks, timers and clock. Dropping it drops every task.
+///
+/// ```
+/// use tantalum_rt::{Nanos, Runtime};
+///
+/// let mut runtime = Runtime::virtual_time(7); // the seed decides all that is random
+/// let rt = runtime.handle();
+/// let hour = runtime.block_on(async move {
+///     let own = rt.clone();
+///     let sleeper = rt.spawn("sleeper", async move { own.sleep(Nanos::from_secs(3600)).await });
+///     sleeper.await.unwrap();
+///     rt.now()
+/// });
+/// assert_eq!(hour, Ok(Nanos::from_secs(3600))); // which took no time
+/// ```
 pub struct Runtime {
     rt: Rt,
     clock: Box<dyn Clock>,

@@ -1,5 +1,5 @@
-//! The documents: README is short, links lead somewhere, code is compiled somewhere, and what README
-//! says of the first experiment is in its report.
+//! The documents: README is short, links lead somewhere, code is compiled somewhere, what README
+//! says of the first experiment is in its report, and CONTRIBUTING.md has all steps of CI.
 
 #![allow(clippy::disallowed_methods, reason = "tests read the files of the workspace")]
 
@@ -108,6 +108,22 @@ fn pages_and_pictures_have_the_cuts_of_the_report() {
     ] {
         assert!(read(&root().join(file)).contains(&says), "{file} does not say: {says}");
     }
+}
+
+/// CONTRIBUTING.md lists the steps of `.ci/run`: all of them, by the names that are printed, in their
+/// order.
+#[test]
+fn the_table_of_steps_is_that_of_ci() {
+    let ci = read(&root().join(".ci/run"));
+    let steps = ci.lines().filter_map(|line| line.strip_prefix("step "));
+    let steps = steps.map(|name| name.trim_matches('"')).filter(|name| *name != "done");
+    let steps: Vec<&str> = steps.collect();
+    assert!(steps.len() > 20, "{steps:?}");
+    let contributing = read(&root().join("CONTRIBUTING.md"));
+    let table = contributing.lines().skip_while(|line| !line.starts_with("| step of `.ci/run`"));
+    let rows = table.skip(2).take_while(|line| line.starts_with('|'));
+    let rows = rows.map(|row| row.split('|').nth(1).expect("a row has cells").trim());
+    assert_eq!(rows.collect::<Vec<_>>(), steps);
 }
 
 /// The names of metrics in a query.

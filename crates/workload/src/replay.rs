@@ -202,13 +202,13 @@ pub enum ReplayError {
         range: &'static str,
     },
     /// [`Mode::Timed`] needs times, and the trace has none.
-    #[error("the trace {file} has no times: play it with mode = \"fast\"")]
+    #[error("the trace \"{file}\" has no times: play it with mode = \"fast\"")]
     NoTimes {
         /// The trace.
         file: String,
     },
     /// The trace has nothing to play.
-    #[error("the trace {file} has no request{of} that could be played")]
+    #[error("the trace \"{file}\" has no request{of} that could be played")]
     Nothing {
         /// The trace.
         file: String,
@@ -434,7 +434,7 @@ pub fn check(how: &Playing, open: &mut Open) -> Result<(), ReplayError> {
 }
 
 fn nothing(how: &Playing) -> ReplayError {
-    let of = how.device.as_ref().map(|name| format!(" of device {name}"));
+    let of = how.device.as_ref().map(|name| format!(" of device \"{name}\""));
     ReplayError::Nothing { file: how.file.clone(), of: of.unwrap_or_default() }
 }
 

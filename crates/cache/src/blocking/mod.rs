@@ -127,6 +127,38 @@ impl From<ThreadError> for BlockingError {
 }
 
 /// A cache for many threads. Cheap to clone; a clone is the same cache. See [the module](self).
+///
+/// ```
+/// use std::sync::Arc;
+/// use tantalum_cache::blocking::{BlockingCache, BlockingOptions, Slow};
+/// use tantalum_cache::flash::{Fetched, FormatOptions, NoHost};
+///
+/// # let folder = std::env::temp_dir().join(format!("tantalum-cache-type-{}", std::process::id()));
+/// # std::fs::create_dir_all(&folder)?;
+/// # let (flash, disk) = (folder.join("flash"), folder.join("disk"));
+/// # [&flash, &disk].iter().for_each(|path| drop(std::fs::remove_file(path)));
+/// # let mut options = BlockingOptions::default();
+/// # options.file.buffered = true;
+/// # BlockingCache::make_file(&flash, 16 << 20, &options)?;
+/// # BlockingCache::make_file(&disk, 64 << 20, &options)?;
+/// # let slow = Slow::Path(disk);
+/// # BlockingCache::format(&flash, &slow, &FormatOptions::default(), &options)?;
+/// let cache = BlockingCache::open(&flash, &slow, Arc::new(NoHost), options.clone())?;
+/// let mut page = vec![0; cache.page_bytes()];
+/// assert!(!matches!(cache.fetch(7, &mut page)?, Fetched::Flash { .. })); // from the slow device
+/// page.fill(1);
+/// cache.evict(7, &page, true, 1)?;
+/// cache.close()?;
+///
+/// // After a restart the page is still on flash.
+/// let cache = BlockingCache::open(&flash, &slow, Arc::new(NoHost), options)?;
+/// page.fill(0);
+/// assert!(matches!(cache.fetch(7, &mut page)?, Fetched::Flash { lsn: 1, .. }));
+/// assert_eq!(page, [1; 4096]);
+/// # cache.close()?;
+/// # std::fs::remove_dir_all(&folder)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone)]
 pub struct BlockingCache {
     handle: Arc<Handle>,

@@ -184,7 +184,7 @@ fn try_create(arguments: &CreateArguments) -> Result<Report, Failed> {
     let devices = [("--flash", &*arguments.flash), ("--slow", &*arguments.slow)];
     out::distinct(devices, [("the description", &**path)]).map_err(usage)?;
     if path.exists() && !arguments.force {
-        return Err(usage(format!("there is a {name} already: --force overwrites it")));
+        return Err(usage(format!("there is a file \"{name}\" already: --force overwrites it")));
     }
     let description = CacheDescription {
         flash: absolute(&arguments.flash),

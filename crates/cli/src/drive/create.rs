@@ -113,9 +113,10 @@ pub fn create(arguments: &CreateArguments) -> u8 {
             );
             out::bytes(text.as_bytes())
         }
-        Err(DriveImageError::Image(ImageError::Exists)) => {
-            out::error(format_args!("there is a {name} already: --force overwrites it"), out::USAGE)
-        }
+        Err(DriveImageError::Image(ImageError::Exists)) => out::error(
+            format_args!("there is a file \"{name}\" already: --force overwrites it"),
+            out::USAGE,
+        ),
         // Where no file can be is a wrong request; a disk that is full is not.
         Err(DriveImageError::Image(ref e @ ImageError::Io { ref source, .. }))
             if !matches!(source.kind(), ErrorKind::NotFound | ErrorKind::PermissionDenied) =>

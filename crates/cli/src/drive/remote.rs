@@ -170,13 +170,13 @@ pub fn connect(drive: &Path) -> Result<Client, String> {
         ClientError::NotThere(socket) if is.is_ok() => {
             let (noun, what) = kind(drive);
             format!(
-                "{what} {name} does not run, or has its control socket elsewhere than at {}: start it with \
+                "{what} \"{name}\" does not run, or has its control socket elsewhere than at \"{}\": start it with \
                  `tantalum {noun} serve {name}` or `tantalum {noun} mount {name} DIR`, or give the socket",
                 socket.display()
             )
         }
         ClientError::NotThere(socket) => format!(
-            "there is neither {name} nor {}: give {}, or its control socket",
+            "there is neither \"{name}\" nor \"{}\": give {}, or its control socket",
             socket.display(),
             match is_description(drive) {
                 true => "the description of a log or cache that `tantalum log serve` or `tantalum cache serve` runs",
@@ -187,7 +187,7 @@ pub fn connect(drive: &Path) -> Result<Client, String> {
             // A control socket has the name of what is served, and `.control`.
             let (noun, what) = kind(&if is_socket { drive.with_extension("") } else { drive.into() });
             format!(
-                "{e}: {what} {name} does not run; its power went with the process, and comes back with \
+                "{e}: {what} \"{name}\" does not run; its power went with the process, and comes back with \
                  `tantalum {noun} serve` or `tantalum {noun} mount`"
             )
         }
@@ -354,4 +354,16 @@ pub fn stats_text(r: &StatsReport) -> String {
     }
     lines.add("cuts", r.values.count("outages.cuts").unwrap_or_default());
     lines.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A name of the user's may be a word of the sentence.
+    #[test]
+    fn names_in_sentences_are_quoted() {
+        let Err(why) = connect(Path::new("nothing")) else { panic!("there is no such drive") };
+        assert!(why.starts_with("there is neither \"nothing\" nor \"nothing.control\": "), "{why}");
+    }
 }

@@ -112,7 +112,7 @@ fn try_calibrate(arguments: &CalibrateArguments) -> Result<u8, Failed> {
         && !arguments.force
     {
         let name = output.display();
-        return Err(usage(format!("there is a {name} already: --force overwrites it")));
+        return Err(usage(format!("there is a file \"{name}\" already: --force overwrites it")));
     }
     let paths = arguments.output.iter().map(|path| ("--output", path.as_path()));
     out::distinct([("PATH", arguments.path.as_path())], paths).map_err(usage)?;
@@ -123,7 +123,7 @@ fn try_calibrate(arguments: &CalibrateArguments) -> Result<u8, Failed> {
     let span = arguments.size.min(whole.unwrap_or(u64::MAX));
     if span < LEAST {
         let (path, need) = (arguments.path.display(), LEAST >> 20);
-        return Err(usage(format!("{path} is too small: {need} MiB are needed")));
+        return Err(usage(format!("\"{path}\" is too small: {need} MiB are needed")));
     }
     let bar = Bar::new(10, "{bar:30} {pos}/{len} measurements, {msg}");
     let shown = bar.clone();
@@ -180,7 +180,9 @@ fn device(
         return Ok((file, None, Files(Vec::new())));
     }
     if !arguments.force {
-        return Err(usage(format!("{named} would be overwritten: say --force, or name a folder")));
+        return Err(usage(format!(
+            "\"{named}\" would be overwritten: say --force, or name a folder"
+        )));
     }
     let settings = FileSettings { keep_room: true, ..FileSettings::default() };
     let file = open(rt, path, &settings).map_err(usage)?;

@@ -110,7 +110,7 @@ fn try_create(arguments: &CreateArguments) -> Result<Report, (String, u8)> {
     let members = members.map(|(of, path): (_, &PathBuf)| (of, path.as_path()));
     out::distinct(members, [("the description", path.as_path())]).map_err(usage)?;
     if path.exists() && !arguments.force {
-        return Err(usage(format!("there is a {name} already: --force overwrites it")));
+        return Err(usage(format!("there is a file \"{name}\" already: --force overwrites it")));
     }
     let whole = |path: &PathBuf| absolute(path);
     let mut description = Description {
@@ -126,7 +126,7 @@ fn try_create(arguments: &CreateArguments) -> Result<Report, (String, u8)> {
     description.check().map_err(usage)?;
     if let Some(gone) = arguments.latencies.iter().find(|path| !path.exists()) {
         return Err(usage(format!(
-            "--latencies: there is no {}: name a preset, which `tantalum log calibrate -o FILE` \
+            "--latencies: there is no \"{}\": name a preset, which `tantalum log calibrate -o FILE` \
              writes",
             gone.display()
         )));

@@ -122,7 +122,7 @@ pub fn read_text<T: DeserializeOwned>(
     let name = path.display();
     if let Some(what) = no_description(path) {
         return Err(format!(
-            "{name} is {what}: name the description of the {group}, a file NAME.toml, which \
+            "\"{name}\" is {what}: name the description of the {group}, a file NAME.toml, which \
              `tantalum {group} create` writes"
         ));
     }

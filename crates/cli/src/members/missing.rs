@@ -70,7 +70,7 @@ pub fn make_missing<'a>(
         let Some(size) = size else {
             let name = path.display();
             let why = format!(
-                "{name} is not there: name a file or block device that is there, or give the size of \
+                "\"{name}\" is not there: name a file or block device that is there, or give the size of \
                  a new file with {option}"
             );
             return Err((why, out::USAGE));

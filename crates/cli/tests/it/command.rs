@@ -336,11 +336,14 @@ fn files_of_other_commands_are_told_with_the_command_that_takes_them() {
     let limits = ["--workload", "x", "--recovery-max", "1s", "--slowdown-max", "5%"];
     let searched = [&["search", "crash"], &limits[..]].concat();
     let cases: [(&[&str], String); 7] = [
-        (&["run", "crash"], "crash is an exploration; run it with: tantalum crash crash".into()),
+        (
+            &["run", "crash"],
+            "\"crash\" is an exploration; run it with: tantalum crash crash".into(),
+        ),
         (&["run", exploration], format!("run it with: tantalum crash {exploration}")),
-        (&["crash", "first"], "first is an experiment; run it with: tantalum run first".into()),
+        (&["crash", "first"], "\"first\" is an experiment; run it with: tantalum run first".into()),
         (&["crash", experiment], format!("run it with: tantalum run {experiment}")),
-        (&searched, "crash is an exploration; run it with: tantalum crash crash".into()),
+        (&searched, "\"crash\" is an exploration; run it with: tantalum crash crash".into()),
         (&["search", exploration], format!("run it with: tantalum crash {exploration}")),
         (&["search", experiment], "unknown key \"recordz\"; did you mean \"records\"?".into()),
     ];

@@ -19,6 +19,7 @@ mod drive;
 mod energy;
 mod features;
 mod fit;
+mod gallery;
 #[cfg(feature = "full")]
 mod json;
 #[cfg(feature = "live")]

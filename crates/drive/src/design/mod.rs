@@ -15,6 +15,19 @@ use serde::{Deserialize, Serialize};
 use tantalum_nand::{Geometry, GeometryError, SECTOR_BYTES, Timing};
 
 /// A design: everything that distinguishes one drive from another.
+///
+/// ```
+/// use tantalum_drive::Design;
+///
+/// let preset = Design::preset("durassd")?;
+/// let mine = preset.with_overrides(&"geometry.blocks = 64\ngeometry.pages = 64".parse()?)?;
+/// assert_eq!(mine.cache, preset.cache);
+/// assert!(mine.geometry.sectors() < preset.geometry.sectors());
+///
+/// let wrong = preset.with_overrides(&"cache.bufer_kib = 64".parse()?);
+/// assert!(wrong.unwrap_err().to_string().contains("bufer_kib"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Design {

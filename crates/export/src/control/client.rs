@@ -27,10 +27,10 @@ pub fn socket_beside(image: &Path) -> PathBuf {
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// There is no socket.
-    #[error("there is no control socket {0}")]
+    #[error("there is no control socket \"{}\"", .0.display())]
     NotThere(PathBuf),
     /// The socket is there, but its process is gone.
-    #[error("nothing listens at {0}: its process has ended")]
+    #[error("nothing listens at \"{}\": its process has ended", .0.display())]
     NobodyListens(PathBuf),
     /// The socket belongs to another user.
     #[error("{}: permission denied: {}", .0.display(), whose(*.1))]

@@ -88,7 +88,8 @@ impl Panels {
             return Panels { key: String::new(), panels };
         }
         for point in panels.iter_mut().flat_map(|p| &mut p.points) {
-            point.at = point.at.split_once('=').map_or("", |at| at.1).to_string();
+            let value = point.at.split_once('=').map_or("", |at| at.1);
+            point.at = in_words(&key, value).to_string();
         }
         Panels { key, panels }
     }
@@ -109,6 +110,15 @@ impl Panel {
     /// The point at these values, if there is one.
     pub fn at(&self, place: &str) -> Option<&Point> {
         self.points.iter().find(|p| p.at == place)
+    }
+}
+
+/// A value of a parameter, in words where its number would mislead: an axis that ends with 0 writes
+/// from one fsync to the next would mean that there is no fsync.
+fn in_words<'v>(key: &str, value: &'v str) -> &'v str {
+    match (key, value) {
+        ("fsync_every", "0") => "none",
+        _ => value,
     }
 }
 

@@ -409,6 +409,8 @@ fn a_page_of_many_rows_has_small_plots() {
     let one = Picture::Published.draw(&report);
     stands_alone(&one);
     assert_eq!(one.matches("<polyline").count(), 2 * 9 + 2);
+    // 0 stands for none at all.
+    assert!(page.contains(">none<") && one.contains(">none<") && !one.contains(">0<"), "{one}");
 }
 
 /// A whole SVG that loads nothing and has its own colours.

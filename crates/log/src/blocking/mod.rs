@@ -122,6 +122,33 @@ impl From<ThreadError> for BlockingError {
 }
 
 /// A log for many threads. Cheap to clone; a clone is the same log. See [the module](self).
+///
+/// ```
+/// use tantalum_log::{BlockingLog, BlockingOptions, CreateOptions};
+///
+/// # let folder = std::env::temp_dir().join(format!("tantalum-log-type-{}", std::process::id()));
+/// # std::fs::create_dir_all(&folder)?;
+/// # let files = [folder.join("a.log"), folder.join("b.log")];
+/// # files.iter().for_each(|path| drop(std::fs::remove_file(path)));
+/// let options = BlockingOptions::default();
+/// for file in &files {
+///     BlockingLog::make_file(file, 16 << 20, &options)?;
+/// }
+/// BlockingLog::create(&files, None, &CreateOptions::default(), &options)?;
+///
+/// let log = BlockingLog::open(&files, options.clone())?;
+/// log.append(b"first")?;
+/// let last = log.append(b"last")?;
+/// log.wait_durable(last.end)?; // with both records, in one write
+/// log.close()?;
+///
+/// let log = BlockingLog::open(&files, options)?;
+/// let records = log.read(log.first()?)?.map(|record| record.map(|r| r.bytes));
+/// assert_eq!(records.collect::<Result<Vec<_>, _>>()?, [&b"first"[..], b"last"]);
+/// # log.close()?;
+/// # std::fs::remove_dir_all(&folder)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone)]
 pub struct BlockingLog {
     handle: Arc<Handle>,

@@ -25,7 +25,7 @@ impl fmt::Display for Place {
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {
     /// The input could not be read.
-    #[error("cannot read the trace {name} at {place}: {error}")]
+    #[error("cannot read the trace \"{name}\" at {place}: {error}")]
     Io {
         /// The input's name.
         name: String,
@@ -35,14 +35,14 @@ pub enum TraceError {
         error: std::io::Error,
     },
     /// The input has no bytes.
-    #[error("the trace {name} is empty")]
+    #[error("the trace \"{name}\" is empty")]
     Empty {
         /// The input's name.
         name: String,
     },
     /// The input is compressed.
     #[error(
-        "the trace {name} is compressed ({compression}); decompress it first, e.g. \
+        "the trace \"{name}\" is compressed ({compression}); decompress it first, e.g. \
          `{command} FILE | tantalum trace info -`"
     )]
     Compressed {
@@ -55,7 +55,7 @@ pub enum TraceError {
     },
     /// The contents are of no known format.
     #[error(
-        "the format of the trace {name} is not recognised; say which it is (--format), one of: {}",
+        "the format of the trace \"{name}\" is not recognised; say which it is (--format), one of: {}",
         Format::names()
     )]
     Unrecognised {

@@ -321,7 +321,7 @@ fn one_device_of_many_can_be_chosen() {
     let error = play(&how, sample("msr.csv"), HUGE).ended.expect_err("nothing to play");
     assert_eq!(
         error.to_string(),
-        "the trace msr.csv has no request of device nobody that could be played"
+        "the trace \"msr.csv\" has no request of device \"nobody\" that could be played"
     );
 }
 

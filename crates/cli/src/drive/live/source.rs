@@ -46,7 +46,7 @@ impl Source {
     ) -> Result<Source, String> {
         if let Some(path) = image.filter(|path| matches!(path.try_exists(), Ok(false))) {
             let (name, make) = (path.display(), make(path));
-            return Err(format!("there is no {name}: {make}"));
+            return Err(format!("there is no \"{name}\": {make}"));
         }
         if let Some(path) = image.filter(|path| is_description(path)) {
             if read_only {
@@ -78,7 +78,7 @@ impl Source {
             let LiveArguments { buffered, keep_room, capacity, .. } = *arguments;
             if capacity.is_none() && matches!(path.try_exists(), Ok(false)) {
                 let tip = if read_only { "" } else { ": --capacity SIZE creates it" };
-                return Err(format!("there is no {}{tip}", path.display()));
+                return Err(format!("there is no \"{}\"{tip}", path.display()));
             }
             if read_only && capacity.is_some() {
                 return Err(
