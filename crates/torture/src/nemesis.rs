@@ -24,7 +24,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 use tantalum_device::bytes_in_words;
 use tantalum_rt::Stream;
-use tantalum_rt::wall::room_at;
+use tantalum_rt::room_at;
 
 /// The options of a run.
 #[derive(Clone, Debug)]

@@ -15,7 +15,7 @@ use tantalum_drive::{Design, Drive, DriveImageError};
 use tantalum_lab::file::parse::{self, Wrong};
 use tantalum_lab::subject::ssd_preset;
 use tantalum_nand::ImageError;
-use tantalum_rt::wall::room_at;
+use tantalum_rt::room_at;
 
 /// Arguments of `tantalum drive create`.
 #[derive(Args)]

@@ -11,7 +11,8 @@ use tantalum_device::{
     Ack, Block, BlockDevice, Blocks, Data, DataMut, Durability, File, FileError, FileSettings,
     IoError, PowerCycle,
 };
-use tantalum_rt::wall::{AlignedBuf, room_at};
+use tantalum_rt::room_at;
+use tantalum_rt::wall::AlignedBuf;
 use tantalum_rt::{Nanos, Runtime, first};
 use tantalum_testing::{Need, Scratch, left_out};
 

@@ -299,7 +299,7 @@ impl IoFile {
     /// Bytes that its file system has room for, of those that every user may have; `None` if it does
     /// not tell. Quotas are not looked at.
     pub fn room(&self) -> Option<u64> {
-        room_of(&rustix::fs::fstatvfs(&*self.fd).ok()?)
+        crate::room::room_of(&rustix::fs::fstatvfs(&*self.fd).ok()?)
     }
 
     /// Cuts the file off there, or extends it by a hole.
@@ -309,15 +309,6 @@ impl IoFile {
     pub fn set_len(&self, len: u64) -> io::Result<()> {
         Ok(rustix::fs::ftruncate(&*self.fd, len)?)
     }
-}
-
-/// The same of the file system with this file or directory.
-pub fn room_at(path: &Path) -> Option<u64> {
-    room_of(&rustix::fs::statvfs(path).ok()?)
-}
-
-fn room_of(told: &rustix::fs::StatVfs) -> Option<u64> {
-    (told.f_blocks > 0).then(|| told.f_bavail.checked_mul(told.f_frsize))?
 }
 
 impl AsFd for IoFile {

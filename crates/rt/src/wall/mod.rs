@@ -74,7 +74,7 @@ mod work;
 
 pub use clock::WallClock;
 pub use driver::Backend;
-pub use file::{AlignedBuf, FileOptions, IoBuf, IoFile, Space, WriteOptions, room_at};
+pub use file::{AlignedBuf, FileOptions, IoBuf, IoFile, Space, WriteOptions};
 pub use io::Io;
 pub use net::{Listener, Stream};
 pub(crate) use outside::Outside;
