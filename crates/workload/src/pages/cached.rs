@@ -286,8 +286,10 @@ impl<D: BlockDevice + Clone + 'static> Cached<D> {
 
     /// Writes dirty pages to the slow volume past the cache (4).
     async fn write_past(&self, cache: &Cache<D>, pages: &[PageVersion]) -> Result<(), EngineError> {
-        let held = pages.iter().map(|p| u64::from(p.page.0)).filter(|page| cache.holds(*page));
-        let ended = held.map(|page| cache.forget(page..page + 1)).collect();
+        // Also those that the cache has no more: a restart may find one in a batch that left the ring,
+        // until a later batch that says so is durable.
+        let numbers = pages.iter().map(|p| u64::from(p.page.0));
+        let ended = numbers.map(|page| cache.forget(page..page + 1)).collect();
         let forgotten = join_all(ended).await.into_iter().collect::<Result<(), CacheError>>();
         forgotten.map_err(of_cache)?;
         let places = &self.shared.pages;
