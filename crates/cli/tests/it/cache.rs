@@ -391,11 +391,14 @@ fn a_served_cache_is_scrubbed_and_not_detached() {
         nbd.flush().expect("flushed");
         let said = cache("scrub", &[&at], 0).0;
         assert!(said.contains("3 pages compared, 0 given up") && said.contains("0 lost"), "{said}");
-        // What it has in memory is gone with the power.
-        cache("cut", &[&at], 0);
-        let said = cache("scrub", &[&at], 1).1;
-        assert!(said.contains("no power") && said.lines().count() == 1, "{said}");
-        cache("restore", &[&at], 0);
+        if lost {
+            // What it has in memory is gone with the power. (With write-through a start would not know
+            // that the slow device has the pages.)
+            cache("cut", &[&at], 0);
+            let said = cache("scrub", &[&at], 1).1;
+            assert!(said.contains("no power") && said.lines().count() == 1, "{said}");
+            cache("restore", &[&at], 0);
+        }
         damage(&flash, &whole(2));
         let (said, wrong) = cache("scrub", &[&at], i32::from(lost));
         let found = if lost { "0 given up that the slow device has, 1 lost" } else { "1 given up" };

@@ -257,7 +257,7 @@ fn what_is_no_description_preset_or_folder_is_told_with_what_it_is() {
         (folder, "a folder"),
     ] {
         for (verbs, is) in [
-            (["check", "inspect", "recover"], format!("{} is {what}: ", path.display())),
+            (["check", "inspect", "recover"], format!("\"{}\" is {what}: ", path.display())),
             (["status", "stats", "cut"], format!("it is {what}; ")),
         ] {
             for verb in verbs {
@@ -316,6 +316,6 @@ fn what_is_not_for_a_log_is_refused_with_what_to_do() {
         format!("give a file all of its room (`fallocate -l 33554432 {}`)", sparse.display());
     assert!(said.contains(&told) && said.lines().count() == 1, "{said}");
     assert!(std::fs::read_to_string(&at).expect("text") == text, "nothing is changed");
-    let said = log("create", &[&file("sparse.toml", ""), dev, &sparse], 0).1;
+    let said = log("create", &[&file("sparse.toml", ""), dev, &sparse, force], 0).1;
     assert!(said.contains(&format!("`fallocate -l 33554432 {}`", sparse.display())), "{said}");
 }

@@ -427,7 +427,7 @@ fn who_asks_for_a_drive_that_does_not_run_is_told_so() {
     let (_, why) = ask("cut", &image, &[], 2);
     assert!(why.contains("does not run") && why.contains("tantalum drive serve"), "{why}");
     let (_, why) = ask("restore", Path::new("no-such.img"), &[], 2);
-    assert!(why.contains("neither no-such.img nor no-such.img.control"), "{why}");
+    assert!(why.contains(r#"neither "no-such.img" nor "no-such.img.control""#), "{why}");
     // A server that does not speak the protocol.
     let path = socket("stranger");
     let listener = UnixListener::bind(&path).expect("a socket");
