@@ -113,7 +113,7 @@ fn what_can_not_be_played_is_told_before_the_run() {
     assert!(error.starts_with("row \"some/durassd\": cannot read the trace"), "{error}");
     assert!(error.contains("nothing.log"), "{error}");
     let error = told("README.md", "");
-    assert!(error.contains("README.md is not recognised"), "{error}");
+    assert!(error.contains("README.md\" is not recognised"), "{error}");
     let error = told("fio3.log", "format = \"msr\"");
     assert!(error.contains("fio3.log, line 1: expected"), "{error}");
     let error = told("fio3.log", "format = \"fio3\"");
