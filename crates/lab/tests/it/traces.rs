@@ -119,7 +119,7 @@ fn what_can_not_be_played_is_told_before_the_run() {
     let error = told("fio3.log", "format = \"fio3\"");
     assert!(error.contains("fio3"), "{error}");
     let error = told("fio3.log", "device = \"none\"");
-    assert!(error.contains("has no request of device none"), "{error}");
+    assert!(error.contains("has no request of device \"none\""), "{error}");
     let error = told("fio3.log", "queue_depth = 0");
     assert!(error.contains("an-experiment.toml:11: trace.some: `queue_depth` is 0"), "{error}");
     let error = told("fio3.log", "speed = 0.0");

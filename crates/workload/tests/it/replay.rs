@@ -339,7 +339,7 @@ fn errors_say_file_and_line() {
     assert!(matches!(none, Err(ReplayError::Trace(TraceError::Empty { .. }))), "{none:?}");
     let how = Playing { mode: Mode::Timed, ..Playing::new("pages.u32") };
     let error = play(&how, sample("pages.u32"), HUGE).ended.expect_err("no times");
-    assert!(error.to_string().contains("pages.u32 has no times"), "{error}");
+    assert!(error.to_string().contains("\"pages.u32\" has no times"), "{error}");
     let fine = Playing::new("spc.csv");
     for bad in [
         Playing { speed: 0.0, ..fine.clone() },
