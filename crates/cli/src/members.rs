@@ -5,7 +5,6 @@ mod cache;
 mod codes;
 mod description;
 mod devices;
-mod disk;
 mod in_words;
 mod kind;
 mod member;

@@ -102,7 +102,7 @@ pub use field::{
     time_in_words,
 };
 #[cfg(feature = "file")]
-pub use file::{File, FileError, FileSettings, FileWriter};
+pub use file::{File, FileError, FileSettings, FileWriter, storage};
 pub use kind::CommandKind;
 pub use link::Link;
 pub use live::{

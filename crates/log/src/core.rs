@@ -261,7 +261,7 @@ impl<D: BlockDevice + Clone + 'static> Core<D> {
             self.timer.notify_all();
         }
         if looked.stopped {
-            self.fail("its devices failed".to_string());
+            self.fail(format!("its devices failed ({})", self.failed_devices().join("; ")));
             // Whoever closes the log waits until nothing is in flight.
             self.changed.notify_all();
         }
@@ -270,6 +270,13 @@ impl<D: BlockDevice + Clone + 'static> Core<D> {
             self.changed.notify_all();
             self.room.notify_all();
         }
+    }
+
+    /// The devices that failed, and why.
+    fn failed_devices(&self) -> Vec<String> {
+        let health = self.plan().health().to_vec();
+        let failed = (0..health.len()).filter(|d| health[*d] == Health::Failed);
+        failed.filter_map(|d| Some(self.member(d)?.what_failed())).collect()
     }
 
     pub fn member(&self, device: usize) -> Option<Rc<Member<D>>> {

@@ -303,6 +303,36 @@ pub(crate) fn divide(
     Ok(Superblock { section_units, main_sections, second_sections, ..superblock })
 }
 
+/// Divides a device of this superblock's bytes as another one of the log is divided: sections as large,
+/// and as many of them for a second stream in proportion.
+pub(crate) fn divide_like(superblock: Superblock, name: &str) -> Result<Superblock, OpenError> {
+    let Superblock { unit, partitions, section_units, .. } = superblock;
+    let section = u64::from(section_units) * u64::from(unit);
+    let [main, second] = [superblock.main_sections, superblock.second_sections].map(u64::from);
+    let sections = superblock.bytes.saturating_sub(AREAS) / u64::from(partitions) / section;
+    let seconds = if second == 0 { 0 } else { (sections * second / (main + second)).max(2) };
+    let mains = sections.saturating_sub(seconds);
+    let least = superblock.main_sections_min().max(MAIN_MIN);
+    if mains < least {
+        let (device, bytes) = (name.to_string(), superblock.bytes);
+        let seconds = if second == 0 { 0 } else { (least * second).div_ceil(main).max(2) };
+        let needed = AREAS + u64::from(partitions) * (least + seconds) * section;
+        return Err(OpenError::TooSmall { device, bytes, needed, or: "" });
+    }
+    let most = |sections: u64| u32::try_from(sections).unwrap_or(u32::MAX);
+    let (main_sections, second_sections) = (most(mains), most(seconds));
+    Ok(Superblock { main_sections, second_sections, ..superblock })
+}
+
+impl Superblock {
+    /// Main sections that the largest record needs.
+    fn main_sections_min(&self) -> u64 {
+        let record = u64::from(self.record_limit) + crate::record::FRAME as u64;
+        let section = u64::from(self.section_units - 1) * payload(self.unit);
+        (4 * record).div_ceil(section.max(1))
+    }
+}
+
 /// Writes superblocks and state, in this order (2).
 pub(crate) async fn install<D: BlockDevice>(
     device: &LogDevice<D>,

@@ -4,12 +4,14 @@
 //!    unit access or a flush, as the device's promises call for.
 //! 2. A block that the device reports as unreadable reads as zeros, so it counts for nothing. Any
 //!    other error of a read is an error.
+//! 3. It remembers why a write or a flush failed last.
 
 use crate::error::SEE_TO_IT;
 use crate::options::Barrier;
 use crate::planted::planted;
 use crate::superblock::{Role, Superblock};
 use crate::{OpenError, format};
+use std::cell::RefCell;
 use tantalum_device::{
     Block, BlockDevice, Caps, Data, DataMut, Durability, DurableBy, IoError, read_or_zeros,
 };
@@ -21,6 +23,7 @@ pub(crate) struct Member<D> {
     pub superblock: Superblock,
     pub tag: u64,
     by: DurableBy,
+    cause: RefCell<Option<IoError>>,
 }
 
 /// Why something could not be read or written.
@@ -69,7 +72,7 @@ impl<D: BlockDevice> Member<D> {
     ) -> Result<Member<D>, OpenError> {
         let by = durable_by(device.caps(), &name, superblock.role, barrier)?;
         let tag = format::tag(&superblock.set, &superblock.device);
-        Ok(Member { name, device, superblock, tag, by })
+        Ok(Member { name, device, superblock, tag, by, cause: RefCell::default() })
     }
 
     /// Whether a write becomes durable by forced unit access.
@@ -82,6 +85,20 @@ impl<D: BlockDevice> Member<D> {
         MemberError { device: self.name.clone(), error }
     }
 
+    /// The same of a write or a flush (3).
+    fn failed_for_good(&self, error: IoError) -> MemberError {
+        *self.cause.borrow_mut() = Some(error.clone());
+        self.failed(error)
+    }
+
+    /// Its name, and why it failed, as far as that is known.
+    pub fn what_failed(&self) -> String {
+        match &*self.cause.borrow() {
+            Some(error) => format!("\"{}\": {error}", self.name),
+            None => format!("\"{}\"", self.name),
+        }
+    }
+
     fn block(&self, unit: u64) -> Block {
         Block(unit * u64::from(self.superblock.unit) / u64::from(self.device.caps().block_size))
     }
@@ -91,12 +108,13 @@ impl<D: BlockDevice> Member<D> {
         let archive = self.superblock.role == Role::Archive;
         let by = if archive && planted!(ArchiveBeforeFlush) { DurableBy::Ack } else { self.by };
         let done = by.write(&self.device, self.block(unit), Data::Bytes(bytes)).await;
-        done.map_err(|e| self.failed(e))
+        done.map_err(|e| self.failed_for_good(e))
     }
 
     /// Writes bytes at an offset, durably.
     pub async fn write_head(&self, offset: u64, bytes: &[u8]) -> Result<(), MemberError> {
-        write_head(&self.device, offset, bytes).await.map_err(|e| self.failed(e))
+        let done = write_head(&self.device, offset, bytes).await;
+        done.map_err(|e| self.failed_for_good(e))
     }
 
     /// Reads whole units. What cannot be read is zeros; says which units these are.

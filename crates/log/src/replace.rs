@@ -13,7 +13,7 @@
 use crate::area::Place;
 use crate::copy::Onto;
 use crate::core::Core;
-use crate::create::{check_blank, check_blocks, device_identity, install, io};
+use crate::create::{check_blank, check_blocks, device_identity, divide_like, install, io};
 use crate::describe::is_left_over;
 use crate::error::{LogError, OpenError};
 use crate::layout::lanes_of;
@@ -152,7 +152,7 @@ impl<D: BlockDevice + Clone + 'static> Core<D> {
             return refused("a write to it has not ended: wait, or open the log again");
         }
         // A device that was lost before the log was opened, or an archive, is replaced by one of the
-        // array.
+        // array, which is divided as another one is.
         let own = self.member(index).map(|m| m.superblock).filter(in_array);
         let other = || self.members.borrow().iter().flatten().map(|m| m.superblock).find(in_array);
         let Some(template) = own.or_else(other) else {
@@ -170,6 +170,9 @@ impl<D: BlockDevice + Clone + 'static> Core<D> {
         let uuid = device_identity(&state.set, index, state.generation);
         let index = index as u32;
         let superblock = Superblock { device: uuid, index, bytes, ..template };
+        if own.is_none() {
+            return divide_like(superblock, &device.name);
+        }
         let needed = superblock.needed();
         if bytes < needed {
             let (device, or) = (device.name.clone(), "");
@@ -185,7 +188,11 @@ pub(crate) fn check_lost(state: &State, index: usize) -> Result<(), OpenError> {
     match state.devices.get(index) {
         Some((_, Standing::Lost)) => Ok(()),
         None => Err(refused(index, "the log has no such device: name one by its index")),
-        Some(_) => Err(refused(index, "only a device that is lost to the log can be replaced")),
+        Some(_) => {
+            let what = "only a device that is lost to the log can be replaced: to do without this one, \
+                        open the log without it, with `degraded`";
+            Err(refused(index, what))
+        }
     }
 }
 

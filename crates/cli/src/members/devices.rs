@@ -4,7 +4,6 @@
 //! 2. All are opened, and so locked, before anything is written.
 //! 3. The image of a drive is a drive: it is never written to as a file.
 
-use super::disk::{self, Shared, Storage};
 use super::member::{Member, MemberLink};
 use super::{in_words, model};
 use crate::fault;
@@ -14,6 +13,7 @@ use std::cell::RefCell;
 use std::io::ErrorKind;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
+use tantalum_device::storage::{SYS, Shared, Storage};
 use tantalum_device::{BlockDevice, File, FileSettings, LiveBox, PowerCycle};
 use tantalum_drive::Drive;
 use tantalum_log::{LogDevice, LogVolume, OpenOptions, VolumeOptions};
@@ -332,7 +332,7 @@ fn distinct<'a>(paths: impl Iterator<Item = &'a PathBuf>) -> Result<(), String> 
         let is = std::fs::metadata(path).map_err(|e| {
             format!("{}: {e}: name a file or block device that is there", path.display())
         })?;
-        let storage = Storage::of(&is, Path::new(disk::SYS));
+        let storage = Storage::of(&is, Path::new(SYS));
         for (other, at) in &known {
             let (path, at) = (path.display(), at.display());
             match storage.shares(other) {

@@ -25,6 +25,17 @@ pub enum FileError {
     /// Another owner has it: another process, or another [`File`](super::File) of this one.
     #[error("{}: it is in use already: end the process that uses it, or name another file", .0.display())]
     InUse(PathBuf),
+    /// The file is that of a loop device, which somebody else may use.
+    #[error(
+        "{}: it is the file of {device}: name that, or detach it (`losetup -d {device}`)",
+        path.display()
+    )]
+    UnderLoop {
+        /// Which file.
+        path: PathBuf,
+        /// The loop device.
+        device: String,
+    },
     /// The kernel uses the block device: it is mounted, for example.
     #[error("{}: the block device is in use: unmount it, or take it out of its array", .0.display())]
     Claimed(PathBuf),

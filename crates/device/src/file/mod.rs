@@ -26,6 +26,7 @@ mod live;
 mod open;
 mod pool;
 mod received;
+pub mod storage;
 
 pub use error::FileError;
 pub use lend::FileWriter;
@@ -39,6 +40,7 @@ use length::Promised;
 use pool::{Lease, Pool};
 use received::Received;
 use std::cell::{Cell, RefCell};
+use std::fs::File as Owner;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -138,6 +140,8 @@ struct Inner {
     is_file: bool,
     /// Has the lock.
     owner: IoFile,
+    /// Have the locks of the files under it, if it is a loop device.
+    _under: Vec<Owner>,
     pool: Rc<Pool>,
     blank: Cell<Blank>,
     life: RefCell<Option<Rc<Life>>>,

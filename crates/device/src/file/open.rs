@@ -1,7 +1,8 @@
 //! Files and block devices: made, opened, locked.
 //!
 //! 1. One owner at a time: the lock is taken before anything is written, and held until the last
-//!    operation has ended. A block device that the kernel uses is refused.
+//!    operation has ended. A block device that the kernel uses is refused. A loop device takes the
+//!    lock of its file, too, and a file under a loop device is refused.
 //! 2. A new file holds zeros that were written and synced, and its directory was synced. A file
 //!    that could not be finished is removed.
 //! 3. Writing and syncing have an open file each: the kernel reports an error of writing back once
@@ -10,6 +11,7 @@
 
 use super::length::Promised;
 use super::pool::Pool;
+use super::storage::{self, SYS};
 use super::{Blank, CHUNK, File, FileError, FileSettings, Inner, Life};
 use crate::{Ack, Caps, Link, Payload};
 use rustix::fs::OFlags;
@@ -51,6 +53,14 @@ fn own(file: &Owner, path: &Path) -> Result<(), FileError> {
         FileLockError::InUse => FileError::InUse(path.to_path_buf()),
         FileLockError::System(e) => system(path, "it cannot be locked")(e),
     })
+}
+
+/// Takes the files under a loop device for its owner.
+fn own_under(path: &Path) -> Result<Vec<Owner>, FileError> {
+    let files = storage::Storage::files(path, Path::new(SYS)).into_iter();
+    // (One that is gone cannot be named by anybody.)
+    let there = files.filter_map(|under| Owner::open(&under).ok());
+    there.map(|file| own(&file, path).map(|()| file)).collect()
 }
 
 /// One of the two open files of a life.
@@ -156,7 +166,7 @@ impl File {
         write_zeros(&file, bytes).await.map_err(system(path, "zeros cannot be written to it"))?;
         let synced = owner.sync_all().and_then(|()| sync_directory(path));
         synced.map_err(system(path, "it cannot be synced"))?;
-        let made = File::over(rt, io, owner, path, settings)?;
+        let made = File::over(rt, io, (owner, Vec::new()), path, settings)?;
         unfinished.0 = None;
         Ok(made)
     }
@@ -191,14 +201,20 @@ impl File {
             },
             _ => system(path, "it cannot be opened")(e),
         })?;
+        if kind.is_file()
+            && let Some(device) = storage::loop_over(path, Path::new(SYS))
+        {
+            return Err(FileError::UnderLoop { path: path.to_path_buf(), device });
+        }
         own(&owner, path)?;
-        File::over(rt, io, owner, path, settings)
+        let under = if kind.is_file() { Vec::new() } else { own_under(path)? };
+        File::over(rt, io, (owner, under), path, settings)
     }
 
     fn over(
         rt: &Rt,
         io: Io,
-        owner: Owner,
+        (owner, under): (Owner, Vec<Owner>),
         path: &Path,
         settings: &FileSettings,
     ) -> Result<File, FileError> {
@@ -216,6 +232,7 @@ impl File {
             identity: storage.identity,
             is_file: storage.kind == StorageKind::File,
             owner,
+            _under: under,
             pool: Pool::new(rt, settings.memory()),
             blank: Cell::new(if settings.keep_room { Blank::Zero } else { Blank::Punch }),
             life: RefCell::default(),

@@ -700,3 +700,38 @@ fn a_file_lent_to_another_thread_is_written_there() {
         run(&mut runtime, main);
     }
 }
+
+/// Once a log on a loop device was served, and another process made a new one in its file.
+#[test]
+fn a_file_and_a_loop_device_over_it_have_one_owner() {
+    if left_out(&[Need::Root, Need::LoopDevices, Need::Program("losetup")]) {
+        return;
+    }
+    let losetup = |words: &[&str]| {
+        let output = Command::new("losetup").args(words).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap().trim().to_string()
+    };
+    for (mut runtime, rt) in runtimes() {
+        let scratch = Scratch::new();
+        let (path, settings) = (scratch.path("file"), usual(scratch.dir(), 4096));
+        let main = async move {
+            let owner = File::create(&rt, &path, MIB, &settings).await.unwrap();
+            // The file is in use before there is a loop device.
+            let disk = losetup(&["--find", "--show", path.to_str().unwrap()]);
+            let open = |path: &Path| File::open(&rt, path, &settings);
+            let of_disk = open(Path::new(&disk)).map(drop);
+            drop(owner);
+            let owner = open(Path::new(&disk));
+            let of_file = open(&path).map(drop);
+            let of_owner = owner.map(drop);
+            losetup(&["--detach", &disk]);
+            assert!(matches!(of_disk, Err(FileError::InUse(_))), "{of_disk:?}");
+            of_owner.unwrap();
+            let told = format!("it is the file of {disk}: ");
+            assert!(of_file.unwrap_err().to_string().contains(&told));
+            open(&path).unwrap();
+        };
+        run(&mut runtime, main);
+    }
+}

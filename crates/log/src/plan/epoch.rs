@@ -40,6 +40,8 @@ impl Plan {
         let failing = self.failing.iter().fold(0u64, |bits, d| bits | 1 << d);
         if self.array_devices(|_| true) & !failing == 0 {
             self.mode = Mode::Stopped;
+            // No epoch follows that would say so.
+            self.failing.iter().for_each(|d| self.health[*d] = Health::Failed);
         } else if self.mode == Mode::Running {
             self.mode = Mode::Draining;
         }

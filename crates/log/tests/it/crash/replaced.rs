@@ -1,8 +1,8 @@
 //! A lost device is replaced while the log runs.
 
 use super::running::{
-    Device, after_a_cut, commit_many, count, device, device_of, make, named, options, power_cycle,
-    run,
+    Device, after_a_cut, commit_many, count, device, device_of, device_with, make, named, options,
+    power_cycle, run,
 };
 use tantalum_device::{Block, BlockDevice, CommandKind, Data, DataMut, Durability};
 use tantalum_log::{
@@ -32,6 +32,38 @@ fn a_lost_device_is_replaced_while_the_log_runs() {
         // Any other one may be lost now. The old device counts for nothing.
         let degraded = OpenOptions { degraded: true, ..options() };
         let some = [devices[0].clone(), devices[2].clone(), old];
+        after_a_cut(&rt, log, &devices, (&some, degraded)).await;
+    });
+}
+
+/// Devices of unlike sizes, of which the smallest is lost before the log is opened. Once a new one had to
+/// be as large as the others.
+#[test]
+fn a_device_as_large_as_the_lost_one_takes_its_place() {
+    run(async |rt| {
+        let sized = |i, blocks| device_with(&rt, i, Nanos::from_micros(100), blocks);
+        let mut devices = vec![sized(0, 512), sized(1, 1024), sized(2, 2048)];
+        let record_limit = Some(4096);
+        let create = CreateOptions { copies: 2, record_limit, ..CreateOptions::default() };
+        Log::create(&rt, &named(&devices), None, &create).await.unwrap();
+        let log = Log::open(&rt, named(&devices), options()).await.unwrap();
+        commit_many(&rt, &log, 4, 20).await.unwrap();
+        let records = count(&log).await;
+        power_cycle(log, &devices).await;
+        let degraded = OpenOptions { degraded: true, ..options() };
+        let log = Log::open(&rt, named(&devices[1..]), degraded.clone()).await.unwrap();
+        let tiny = sized(8, 160);
+        let refused = log.replace(0, only(&tiny), false).await.unwrap_err().to_string();
+        assert!(refused.contains("are needed"), "{refused}");
+        assert_eq!(tiny.inner.inner().bytes_written(), 0);
+        let new = sized(9, 512);
+        log.replace(0, only(&new), false).await.unwrap();
+        assert_eq!(count(&log).await, records);
+        commit_many(&rt, &log, 4, 10).await.unwrap();
+        assert!(!log.stats().degraded, "{:?}", log.stats());
+        devices[0] = new;
+        // Any other one may be lost now.
+        let some = [devices[0].clone(), devices[2].clone()];
         after_a_cut(&rt, log, &devices, (&some, degraded)).await;
     });
 }

@@ -20,12 +20,17 @@ pub fn device(rt: &Rt, i: usize) -> Device {
 
 /// A device that takes so long for each command.
 pub fn device_of(rt: &Rt, i: usize, command: Nanos) -> Device {
+    device_with(rt, i, command, 1024)
+}
+
+/// The same with so many blocks.
+pub fn device_with(rt: &Rt, i: usize, command: Nanos, blocks: u64) -> Device {
     let caps = Caps {
         block_size: 512,
         atomic_unit: 512,
         ordered: false,
         ack: Ack::Volatile,
-        ..Caps::power_safe(1024, Payload::Bytes)
+        ..Caps::power_safe(blocks, Payload::Bytes)
     };
     let options = RamOptions {
         command,
@@ -220,12 +225,30 @@ fn when_the_last_device_fails_everybody_is_told() {
         let watcher = log.clone();
         let watch = rt.spawn("a watcher", async move { watcher.next_durable(durable).await });
         let failed = log.commit(&[2; 300]).await;
-        assert!(matches!(failed, Err(LogError::Failed(_))), "{failed:?}");
+        let told = failed.unwrap_err().to_string();
+        assert!(told.contains("its devices failed (\"device 0\": the device failed"), "{told}");
+        assert_eq!(log.stats().devices[0].health, DeviceHealth::Failed);
         assert!(matches!(watch.await.unwrap(), Err(LogError::Failed(_))));
         assert!(matches!(log.append(b"more").await, Err(LogError::Failed(_))));
         assert!(matches!(log.checkpoint(durable, 1).await, Err(LogError::Failed(_))));
         // What was durable can still be read.
         assert_eq!(count(&log).await, 1);
+    });
+}
+
+/// Once only the first one was named.
+#[test]
+fn every_device_that_failed_is_named() {
+    run(async |rt| {
+        let (devices, log) = make(&rt, 2, 2).await;
+        for (device, is_last) in devices.iter().zip([false, true]) {
+            device.inner.fail_nth(CommandKind::Fua, 1);
+            assert_eq!(commit_many(&rt, &log, 1, 5).await.is_err(), is_last);
+        }
+        let told = log.commit(&[1; 300]).await.unwrap_err().to_string();
+        assert!(told.contains("\"device 0\": ") && told.contains("; \"device 1\": "), "{told}");
+        let health = |of: &tantalum_log::DeviceStats| of.health == DeviceHealth::Failed;
+        assert!(log.stats().devices.iter().all(health), "{:?}", log.stats());
     });
 }
 

@@ -1,5 +1,8 @@
 //! What the storage of a file or block device is a part of, as the kernel says: a partition of its
 //! disk, a loop device of its file.
+//!
+//! 1. Nobody is asked about the files of other loop devices but the kernel's table of names: a file
+//!    that this very process serves to the kernel would not answer.
 
 use rustix::fs::{major, minor};
 use std::fs::Metadata;
@@ -91,6 +94,18 @@ impl Storage {
         Storage(all)
     }
 
+    /// The files of loop devices on which it lies.
+    pub(super) fn files(path: &Path, sys: &Path) -> Vec<PathBuf> {
+        let Ok(is) = std::fs::metadata(path) else { return Vec::new() };
+        let mut files = Vec::new();
+        for (identity, _) in Storage::of(&is, sys).0 {
+            if let Identity::Block(number) = identity {
+                files.extend(file_of(sys, number));
+            }
+        }
+        files
+    }
+
     /// What both have in common. Two partitions of a disk have nothing in common.
     pub fn shares(&self, other: &Storage) -> Option<Shared> {
         let place = |of: &Storage, what| of.0.iter().position(|(known, _)| *known == what);
@@ -103,6 +118,20 @@ impl Storage {
             _ => None,
         }
     }
+}
+
+/// The loop device that is over the file at this path, as far as its name tells (1).
+#[allow(clippy::disallowed_methods, reason = "the edge: what the kernel says of its devices")]
+pub(super) fn loop_over(path: &Path, sys: &Path) -> Option<String> {
+    let path = std::fs::canonicalize(path).ok()?;
+    let devices = std::fs::read_dir(sys).ok()?.filter_map(Result::ok);
+    devices.filter_map(|device| device.file_name().into_string().ok()).find_map(|number| {
+        let (major, minor) = number.split_once(':')?;
+        let over = file_of(sys, (major.parse().ok()?, minor.parse().ok()?))?;
+        let folder = std::fs::canonicalize(sys.join(&number)).ok()?;
+        let name = folder.file_name()?.to_str()?;
+        (over == path).then(|| format!("/dev/{name}"))
+    })
 }
 
 #[cfg(test)]
@@ -126,6 +155,7 @@ mod tests {
         assert_eq!(disk_of(&sys, (8, 0)), None);
         assert_eq!(disk_of(&sys, (9, 9)), None);
     }
+
     /// Once a file could be named together with a loop device over it.
     #[test]
     fn a_loop_device_is_its_file() {
@@ -148,6 +178,8 @@ mod tests {
             let told = format!("{}\n", told.display());
             std::fs::write(disk.join("loop/backing_file"), told).expect("written");
         }
+        assert_eq!(loop_over(&file, &sys).as_deref().map(|at| &at[..9]), Some("/dev/loop"));
+        assert_eq!(loop_over(&scratch.path("sys"), &sys), None);
         let is = std::fs::metadata(&file).expect("a file");
         let file = Storage::of(&is, &sys);
         let block = |number| Storage::within(Identity::Block(number), &sys);
