@@ -21,6 +21,8 @@ tantalum_device::defects! {
     FrontBeforeSlowFlush,
     /// Forgetting a page leaves no tombstone.
     TombstoneForgotten,
+    /// A dirty page goes past the cache without a tombstone.
+    PastWithoutTombstone,
     /// The clean mark stays while pages are written.
     CleanMarkLeft,
     /// What a restart rebuilds counts as clean.

@@ -338,7 +338,9 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> Core<F, S> {
         let (core, data) = (self.clone(), data.to_vec());
         let write = async move {
             let _chosen = chosen;
-            if let Some(part) = core.bury(page..page + 1).await? {
+            if planted!(PastWithoutTombstone) {
+                core.state.borrow_mut().index.remove(page);
+            } else if let Some(part) = core.bury(page..page + 1).await? {
                 core.wait_durable(part).await?;
             }
             let _held = core.hold(page).await;

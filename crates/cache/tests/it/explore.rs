@@ -1,6 +1,7 @@
 //! Caches and cache volumes under the crash explorer: honest ones are clean, each defect that can be
 //! planted and shows there is found, and what is found can be made short and repeated.
 
+use tantalum_cache::flash::Admit;
 use tantalum_cache::{Defect, plant};
 use tantalum_device::{Ack, Caps, Payload};
 use tantalum_explore::{
@@ -33,6 +34,7 @@ fn small() -> CacheBlueprint {
         frames: 4,
         through: false,
         second_chance: true,
+        admit: Admit::Mixed,
         linger: Nanos::from_micros(400),
         loss: false,
         on_exit: false,
@@ -48,6 +50,11 @@ fn wide() -> CacheBlueprint {
 /// Clean pages enter when the host tells that they have left its memory.
 fn on_exit() -> CacheBlueprint {
     CacheBlueprint { on_exit: true, ..small() }
+}
+
+/// Dirty pages go past the cache.
+fn only_clean() -> CacheBlueprint {
+    CacheBlueprint { admit: Admit::Clean, ..small() }
 }
 
 fn what(run: u64) -> Ingredients {
@@ -125,6 +132,31 @@ fn honest_caches_are_clean() {
     }
 }
 
+/// Only clean pages enter, or only dirty ones.
+#[test]
+fn honest_caches_that_some_pages_do_not_enter_are_clean() {
+    let clean = only_clean();
+    for subject in [
+        clean.clone(),
+        CacheBlueprint { admit: Admit::Clean, ..wide() },
+        CacheBlueprint { through: true, loss: true, ..clean },
+    ] {
+        is_clean(&bare(subject));
+    }
+    let dirty = CacheBlueprint { admit: Admit::Dirty, ..small() };
+    for subject in [dirty.clone(), CacheBlueprint { through: true, loss: true, ..dirty }] {
+        is_clean(&volume(subject.clone()));
+        is_clean(&bare(subject));
+    }
+}
+
+/// No volume is over a cache that dirty pages do not enter.
+#[test]
+fn a_volume_whose_dirty_pages_do_not_enter_is_refused() {
+    let refused = what(0).scenario(volume(only_clean()), 0).unwrap_err();
+    assert!(refused.contains("mixed or dirty"), "{refused}");
+}
+
 #[test]
 fn honest_volumes_that_are_told_of_exits_are_clean() {
     for subject in [
@@ -186,6 +218,7 @@ fn shows(defect: Defect) -> CacheBlueprint {
     match defect {
         Defect::SupersededNotCleaned => CacheBlueprint { through: true, loss: true, ..small() },
         Defect::ExitsUnclaimed => on_exit(),
+        Defect::PastWithoutTombstone => only_clean(),
         Defect::ChecksumNotCompared | Defect::VouchesInFlight => wide(),
         _ => small(),
     }

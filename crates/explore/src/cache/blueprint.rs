@@ -8,7 +8,7 @@ use crate::cache::bare::BareCacheBox;
 use crate::cache::volume::CacheBox;
 use crate::log::formatted;
 use crate::subject::{Blueprint, Room};
-use tantalum_cache::flash::{FormatOptions, Mode, OpenOptions, Replacement};
+use tantalum_cache::flash::{Admit, FormatOptions, Mode, OpenOptions, Replacement};
 use tantalum_cache::volume::{CleanEntry, VolumeOptions};
 use tantalum_device::PowerCycle;
 use tantalum_rt::{Nanos, Rt};
@@ -33,6 +33,8 @@ pub struct CacheBlueprint {
     pub through: bool,
     /// Whether pages that were read get a second chance.
     pub second_chance: bool,
+    /// Which pages enter. (No volume has only clean ones.)
+    pub admit: Admit,
     /// A batch is written at the latest so long after its first page came.
     pub linger: Nanos,
     /// Whether a cut may take the flash device along. (With write-through.)
@@ -52,9 +54,10 @@ impl CacheBlueprint {
         };
         let clean = if self.on_exit { CleanEntry::OnExit } else { CleanEntry::OnRead };
         let (page, frames) = (self.page, self.frames);
+        let (admit, linger) = (self.admit, self.linger);
         VolumeOptions {
             format: FormatOptions { page, frames, mode, ..FormatOptions::default() },
-            cache: OpenOptions { replacement, linger: self.linger, ..OpenOptions::default() },
+            cache: OpenOptions { replacement, admit, linger, ..OpenOptions::default() },
             clean,
             ..VolumeOptions::default()
         }
@@ -73,6 +76,14 @@ impl CacheBlueprint {
             0 => Err("a cache: the slow device has no page behind its first 1 MiB".into()),
             pages => Ok(pages),
         }
+    }
+
+    /// What it is made of can be, as a volume or alone.
+    fn check(&self) -> Result<(), String> {
+        if self.loss && !self.through {
+            return Err("a cache volume: `loss` takes what write-back has: set through".into());
+        }
+        self.flash.room().map(drop)
     }
 
     /// The flash device and the slow device, with power.
@@ -104,10 +115,12 @@ impl Blueprint for CacheBlueprint {
     }
 
     fn room(&self) -> Result<Room, String> {
-        if self.loss && !self.through {
-            return Err("a cache volume: `loss` takes what write-back has: set through".into());
+        self.check()?;
+        if self.admit == Admit::Clean {
+            return Err("a cache volume: it writes a page whole or not at all, and dirty pages \
+                        enter: set admit to mixed or dirty"
+                .into());
         }
-        self.flash.room()?;
         let blocks = self.page / self.slow.block_bytes().max(1);
         Ok(Room { blocks: self.pages()? * u64::from(blocks), faults: 0 })
     }
@@ -120,6 +133,7 @@ impl Blueprint for CacheBlueprint {
         format!(
             "tantalum_explore::CacheBlueprint {{\n    flash: {}.into(),\n    slow: {}.into(),\n    \
              page: {},\n    frames: {},\n    through: {},\n    second_chance: {},\n    \
+             admit: tantalum_cache::flash::Admit::{:?},\n    \
              linger: tantalum_rt::Nanos({}),\n    loss: {},\n    on_exit: {},\n    }}",
             self.flash.to_rust(),
             self.slow.to_rust(),
@@ -127,6 +141,7 @@ impl Blueprint for CacheBlueprint {
             self.frames,
             self.through,
             self.second_chance,
+            self.admit,
             self.linger.0,
             self.loss,
             self.on_exit
@@ -166,7 +181,7 @@ impl Blueprint for BareCacheBlueprint {
                     .into(),
             );
         }
-        self.cache.room()?;
+        self.cache.check()?;
         Ok(Room { blocks: self.cache.pages()?, faults: 0 })
     }
 

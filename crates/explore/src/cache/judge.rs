@@ -9,6 +9,8 @@
 //! | `Discard(at, n)` | they are forgotten, and written anew to the slow store |
 //! | `Flush` | what is in the pool leaves it, and everything becomes durable |
 //!
+//! Where only clean pages enter, each changed page is waited for until it is on the slow store.
+//!
 //! Flushes also scrub, clean, resize, close and give up the cache in turns: after the two last ones it
 //! is opened again, or made anew. It is resized while other commands go on.
 
@@ -19,9 +21,13 @@ use crate::failure::Failure;
 use crate::subject::Judge;
 use std::cell::RefCell;
 use std::rc::Rc;
-use tantalum_cache::flash::{CacheError, Fetched, OpenError, SlowStore};
+use tantalum_cache::flash::{Admit, CacheError, Fetched, OpenError, SlowStore};
 use tantalum_device::IoError;
 use tantalum_rt::sync::{Mutex, Permit};
+use tantalum_rt::{First, Nanos, first, mix64};
+
+/// After at most so long an eviction that is to be given up is.
+const GIVEN_UP: u64 = 1_000_000;
 
 /// Holds a cache to its promises (`Versions`).
 #[derive(Clone, Default)]
@@ -248,18 +254,22 @@ impl CacheJudge {
             self.versions.borrow_mut().put_into_pool(page, version);
             return Ok(());
         }
-        self.leave(cache, page, version, leaves == Leaves::Durably).await
+        self.leave(session, cache, page, version, leaves == Leaves::Durably).await
     }
 
     /// A changed page leaves RAM.
     async fn leave(
         &self,
+        session: &CacheSession,
         cache: &Cache,
         page: u64,
         version: u64,
         durably: bool,
     ) -> Result<(), Wrong> {
         let bytes = content(page, version, cache.page_bytes());
+        if session.subject.blueprint().admit == Admit::Clean {
+            return self.leave_past(session, cache, page, version, &bytes).await;
+        }
         let staged = loop {
             match cache.stage(page, &bytes, true, version)? {
                 Some(staged) => break staged,
@@ -271,6 +281,27 @@ impl CacheJudge {
             cache.settle(&staged, &bytes).await?;
             self.versions.borrow_mut().promise(page, version);
         }
+        Ok(())
+    }
+
+    /// A changed page leaves RAM past the cache. Sometimes that is given up under way, and begun anew.
+    async fn leave_past(
+        &self,
+        session: &CacheSession,
+        cache: &Cache,
+        page: u64,
+        version: u64,
+        bytes: &[u8],
+    ) -> Result<(), Wrong> {
+        self.versions.borrow_mut().pass(page);
+        if version.is_multiple_of(4) {
+            let until = session.subject.rt().sleep(Nanos(mix64(version) % GIVEN_UP));
+            if let First::A(ended) = first(cache.evict(page, bytes, true, version), until).await {
+                ended?;
+            }
+        }
+        cache.evict(page, bytes, true, version).await?;
+        self.versions.borrow_mut().passed(page, version);
         Ok(())
     }
 
@@ -360,7 +391,7 @@ impl CacheJudge {
             open.pool.staged.until(|| !self.versions.borrow().is_being_pulled(page)).await;
             let taken = self.versions.borrow_mut().take_from_pool(page);
             if let Some(version) = taken {
-                self.leave(cache, page, version, true).await?;
+                self.leave(session, cache, page, version, true).await?;
             }
         }
         Ok(())

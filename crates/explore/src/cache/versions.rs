@@ -7,6 +7,8 @@
 //! 3. What was found after a start must be there from then on, unless the flash device may be lost.
 //! 4. While a page is being forgotten every older version of it may be found, and on the slow store
 //!    a torn one. Afterwards only what was written since.
+//! 5. A page that goes past the cache is promised when its eviction has ended. If a cut has torn it
+//!    on the slow store, no older version of it is ever found.
 
 use std::collections::BTreeMap;
 use tantalum_rt::mix64;
@@ -24,6 +26,8 @@ pub struct Page {
     current: Option<u64>,
     /// It is being forgotten: versions up to this one.
     forgetting: Option<u64>,
+    /// It is going past the cache, or was when a cut tore it.
+    passing: bool,
 }
 
 /// A page in the pool, from which the cache pulls.
@@ -83,6 +87,18 @@ impl Versions {
         let page = self.page(page);
         page.given = page.given.max(version);
         page.current = Some(version);
+    }
+
+    /// A new version begins to go past the cache (5).
+    pub fn pass(&mut self, page: u64) {
+        self.page(page).passing = true;
+    }
+
+    /// It is there, and survives from now on.
+    pub fn passed(&mut self, page: u64, version: u64) {
+        self.give(page, version);
+        self.promise(page, version);
+        self.page(page).passing = false;
     }
 
     /// It survives from now on.
@@ -162,7 +178,7 @@ impl Versions {
         Versions { pool: BTreeMap::new(), ..self.clone() }
     }
 
-    /// Compares what was fetched after a start (2, 4). With `seen` it is promised from now on (3).
+    /// Compares what was fetched after a start (2, 4, 5). With `seen` it is promised from now on (3).
     ///
     /// # Errors
     /// In a line, what is wrong.
@@ -175,6 +191,14 @@ impl Versions {
     ) -> Result<(), String> {
         let known = self.page(page);
         let Some(version) = version_of(page, bytes) else {
+            if known.passing && from_slow {
+                if known.current.take().is_some() {
+                    // Flash has no version of it any more, and the slow store no whole one.
+                    known.promised += 1;
+                }
+                known.given = 0;
+                return Ok(());
+            }
             if known.forgetting.is_some() && from_slow {
                 // What was handed to the cache since is gone: a flush promises nothing of it.
                 (known.current, known.given) = (None, 0);
@@ -188,7 +212,7 @@ impl Versions {
         if version < known.promised && known.forgetting.is_none() {
             return Err(format!("page {page}: version {version} is stale: {known:?}"));
         }
-        (known.current, known.given) = (Some(version), version);
+        (known.current, known.given, known.passing) = (Some(version), version, false);
         if seen {
             (known.promised, known.forgetting) = (version, None);
         }
@@ -213,6 +237,31 @@ mod tests {
     use super::*;
 
     const SIZE: usize = 64;
+
+    /// A page that goes past the cache may be torn on the slow store. Then no older version may be
+    /// found, as one that flash still had would be.
+    #[test]
+    fn a_page_that_was_torn_on_its_way_past_the_cache_never_gets_older() {
+        let (old, new) = (content(3, 1, SIZE), content(3, 2, SIZE));
+        let torn = [&new[..8], &old[8..]].concat();
+        let mut versions = Versions::default();
+        let first = versions.make(3);
+        versions.pass(3);
+        versions.passed(3, first);
+        versions.clone().check(3, &torn, true, true).unwrap_err();
+        let second = versions.make(3);
+        versions.pass(3);
+        versions.clone().check(3, &torn, false, true).unwrap_err();
+        versions.clone().check(3, &old, true, true).unwrap();
+        versions.check(3, &torn, true, true).unwrap();
+        let mut versions = versions.after_cut();
+        versions.check(3, &torn, true, true).unwrap();
+        versions.clone().check(3, &new, true, true).unwrap();
+        versions.clone().check(3, &old, true, true).unwrap_err();
+        versions.passed(3, second);
+        versions.clone().check(3, &torn, true, true).unwrap_err();
+        versions.check(3, &new, true, true).unwrap();
+    }
 
     /// A page is forgotten, torn on the slow store by a cut, and evicted anew without anybody waiting
     /// for that. The next cut loses the eviction: a flush after it does not promise the page.

@@ -10,6 +10,7 @@ use crate::file::parse::{self, Fault, Wrong};
 use crate::subject::{BLOCK_BYTES, Model};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use tantalum_cache::flash::Admit;
 use tantalum_device::{Ack, Caps, GroupLimit, Payload};
 use tantalum_explore::{
     AnyBlueprint, BareCacheBlueprint, Blueprint, BoxBlueprint, CacheBlueprint, CrashRow,
@@ -530,6 +531,10 @@ struct FlashCache {
     ///
     /// *Source*: FaCE.
     second_chance: bool,
+    /// Which pages enter: `"mixed"`, `"clean"` or `"dirty"` ones. Of a cache volume not `"clean"`.
+    ///
+    /// *Source*: FaCE.
+    admit: Admits,
     /// A batch is written at the latest after this time, µs.
     ///
     /// *Source*: own choice.
@@ -550,6 +555,29 @@ struct FlashCache {
     slow_blocks: u64,
 }
 
+/// Which pages enter a cache.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Admits {
+    /// Clean and dirty ones.
+    #[default]
+    Mixed,
+    /// Clean ones; dirty ones go to the slow device.
+    Clean,
+    /// Dirty ones.
+    Dirty,
+}
+
+impl From<Admits> for Admit {
+    fn from(admits: Admits) -> Admit {
+        match admits {
+            Admits::Mixed => Admit::Mixed,
+            Admits::Clean => Admit::Clean,
+            Admits::Dirty => Admit::Dirty,
+        }
+    }
+}
+
 /// When clean pages enter a cache volume.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -568,6 +596,7 @@ impl Default for FlashCache {
             frames: 4,
             through: false,
             second_chance: true,
+            admit: Admits::default(),
             linger_us: 400,
             loss: false,
             clean: Clean::default(),
@@ -589,6 +618,7 @@ impl FlashCache {
             frames: self.frames,
             through: self.through,
             second_chance: self.second_chance,
+            admit: self.admit.into(),
             linger: Nanos::from_micros(self.linger_us),
             loss: self.loss,
             on_exit: self.clean == Clean::Exit,

@@ -5,6 +5,7 @@ use super::cuts::{every_cut, lives};
 use super::model::Work;
 use super::rig::Shape;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use tantalum_cache::flash::Admit;
 use tantalum_cache::{Defect, plant};
 use tantalum_device::Ack;
 use tantalum_rt::Nanos;
@@ -22,6 +23,9 @@ fn hunt(defect: Defect, run: u64) -> Result<(), String> {
         }
         Defect::RebuiltTakenForClean | Defect::CleanMarkLeft => {
             lives(&Shape { closes: 1, ..laps(3, 0) }, run, 12).map(drop)
+        }
+        Defect::PastWithoutTombstone => {
+            lives(&Shape { admit: Admit::Clean, ..laps(2, 0) }, run, 12).map(drop)
         }
         Defect::TombstoneForgotten => lives(&laps(3, 4), run, 12).map(drop),
         Defect::FrontBeforeSlowFlush => {

@@ -1,7 +1,7 @@
 //! Short runs cut at every moment, and their recoveries cut again.
 
 use super::rig::{Rig, Shape};
-use tantalum_cache::flash::Replacement;
+use tantalum_cache::flash::{Admit, Replacement};
 use tantalum_device::Ack;
 use tantalum_rt::{Nanos, Stream};
 
@@ -53,6 +53,12 @@ fn every_cut_with_parts_of_pages_and_torn_blocks() {
 fn every_cut_without_second_chances() {
     hold(&Shape { replacement: Replacement::Basic, ..Shape::volatile() }, 5);
     hold(&Shape { replacement: Replacement::Basic, ..Shape::through() }, 6);
+}
+
+#[test]
+fn every_cut_while_only_dirty_pages_enter() {
+    hold(&Shape { admit: Admit::Dirty, ..Shape::volatile() }, 13);
+    hold(&Shape { admit: Admit::Dirty, mode: Shape::through().mode, ..Shape::wide() }, 14);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
-use tantalum_cache::flash::{FormatOptions, Mode, OpenOptions, Replacement};
+use tantalum_cache::flash::{Admit, FormatOptions, Mode, OpenOptions, Replacement};
 use tantalum_cache::volume::{CacheVolume, CleanEntry, VolumeDevice, VolumeOptions};
 use tantalum_device::{
     Ack, Block, BlockDevice, Blocks, Caps, Data, DataMut, Durability, IoError, Payload, PowerCycle,
@@ -26,6 +26,7 @@ pub struct Shape {
     pub atomic: u32,
     pub mode: Mode,
     pub replacement: Replacement,
+    pub admit: Admit,
     /// When pages that the slow device has enter.
     pub clean: CleanEntry,
     /// Clean pages of longer runs do not enter.
@@ -46,6 +47,7 @@ impl Shape {
             atomic: BLOCK,
             mode: Mode::Back,
             replacement: Replacement::SecondChance,
+            admit: Admit::Mixed,
             clean: CleanEntry::OnRead,
             scan: None,
             ghosts: false,
@@ -72,6 +74,7 @@ impl Shape {
             },
             cache: OpenOptions {
                 replacement: self.replacement,
+                admit: self.admit,
                 scan: self.scan,
                 ghosts: self.ghosts,
                 linger: Nanos::from_micros(400),

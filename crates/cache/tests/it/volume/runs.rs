@@ -2,7 +2,7 @@
 
 use super::rig::{Boxes, Shape};
 use std::rc::Rc;
-use tantalum_cache::flash::Replacement;
+use tantalum_cache::flash::{Admit, Replacement};
 use tantalum_device::{Ack, PowerCycle};
 use tantalum_oracle::harness::{CrashPlan, CrashReport, CutAt, torture};
 use tantalum_rt::{Nanos, Runtime};
@@ -64,11 +64,13 @@ fn random_cuts_with_parts_of_pages_and_torn_blocks() {
 }
 
 #[test]
-fn random_cuts_without_second_chances_and_on_devices_that_keep_what_they_acknowledged() {
+fn random_cuts_of_other_kinds_of_caches_and_devices() {
     hold(&Shape { replacement: Replacement::Basic, ..Shape::volatile() }, 60);
     hold(&Shape { replacement: Replacement::Basic, ..Shape::through() }, 61);
     hold(&Shape { ack: Ack::PowerSafe, ..Shape::volatile() }, 62);
     hold(&Shape { ack: Ack::PowerSafe, ..Shape::wide() }, 63);
+    hold(&Shape { admit: Admit::Dirty, ..Shape::wide() }, 64);
+    hold(&Shape { admit: Admit::Dirty, ..Shape::through() }, 65);
 }
 
 #[test]
