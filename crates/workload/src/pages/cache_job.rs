@@ -150,6 +150,7 @@ impl CacheJob {
         let second_chance = self.kind() == Kind::Gsc;
         OpenOptions {
             replacement: if second_chance { Replacement::SecondChance } else { Replacement::Basic },
+            admit: self.admits(),
             restart: if self.scan { RestartBy::Frames } else { RestartBy::Descriptors },
             marks: self.marks,
             linger: Nanos((self.linger_ms * 1e6) as u64),

@@ -7,8 +7,7 @@
 //!    durable.
 //! 3. A clean page that waits for room and is fetched meanwhile does not enter any more: a newer
 //!    version may leave RAM before it.
-//! 4. If only clean pages enter, a dirty one goes past the cache: flash forgets its older version,
-//!    durably, before the slow volume gets the new one.
+//! 4. If only clean pages enter, the cache brings a dirty one to the slow volume.
 
 use super::cache_job::CacheJob;
 use super::engine::EngineError;
@@ -21,7 +20,6 @@ use super::{LOADED, Lsn, PageNo, read_stamp, stamp};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::{Rc, Weak};
-use std::slice::from_ref;
 use tantalum_cache::flash::{
     Beside, CacheError, Fetched, FlashCache, FormatOptions, Host, OpenError, OpenOptions, PageOut,
     SlowStore, Staged,
@@ -154,8 +152,6 @@ struct Shared<D: BlockDevice + Clone + 'static> {
     /// Clean pages that wait for room (3): the call that offers each.
     offered: RefCell<BTreeMap<PageNo, u64>>,
     offers: Cell<u64>,
-    /// Pages that went past the cache (4).
-    past: Cell<u64>,
 }
 
 /// See the module. Cheap to clone: a clone is the same cache.
@@ -224,7 +220,6 @@ impl<D: BlockDevice + Clone + 'static> Cached<D> {
             filling: Rc::default(),
             offered: RefCell::default(),
             offers: Cell::default(),
-            past: Cell::default(),
         };
         Ok(Cached { shared: Rc::new(shared) })
     }
@@ -284,27 +279,16 @@ impl<D: BlockDevice + Clone + 'static> Cached<D> {
         page_of(version, self.shared.above.page.get())
     }
 
-    /// Writes dirty pages to the slow volume past the cache (4).
-    async fn write_past(&self, cache: &Cache<D>, pages: &[PageVersion]) -> Result<(), EngineError> {
-        // Also those that the cache has no more: a restart may find one in a batch that left the ring,
-        // until a later batch that says so is durable.
-        let numbers = pages.iter().map(|p| u64::from(p.page.0));
-        let ended = numbers.map(|page| cache.forget(page..page + 1)).collect();
-        let forgotten = join_all(ended).await.into_iter().collect::<Result<(), CacheError>>();
-        forgotten.map_err(of_cache)?;
-        let places = &self.shared.pages;
-        for side_by_side in pages.chunks(self.shared.job.depth as usize) {
-            let each = side_by_side.iter().map(|page| places.write_neighbours(from_ref(page)));
-            join_all(each.collect()).await.into_iter().collect::<Result<(), IoError>>()?;
-        }
-        let past = &self.shared.past;
-        past.set(past.get() + pages.len() as u64);
-        Ok(places.sync().await?)
+    /// Whether the cache takes only clean pages, so that dirty ones go past it (4).
+    fn goes_past(&self) -> bool {
+        self.shared.job.admits() == Admit::Clean
     }
 
-    fn admits(&self, admit: Admit) -> bool {
-        let admits = self.shared.job.admits();
-        admits == Admit::Mixed || admits == admit
+    /// A dirty page leaves for the slow volume. It is durable when this returns (4).
+    async fn write_past(&self, cache: &Cache<D>, version: PageVersion) -> Result<(), EngineError> {
+        let PageVersion { page, lsn } = version;
+        let data = self.bytes(version);
+        cache.evict(page.0.into(), &data, true, lsn.0).await.map_err(of_cache)
     }
 
     /// Waits for room and hands a dirty page over.
@@ -345,10 +329,13 @@ impl<D: BlockDevice + Clone + 'static> PageStore for Cached<D> {
         landed: Landed,
     ) -> Result<(), EngineError> {
         let cache = self.cache()?;
-        if !self.admits(Admit::Dirty) {
-            self.write_past(&cache, pages).await?;
-            (0..pages.len()).for_each(|i| landed(i));
-            return Ok(());
+        if self.goes_past() {
+            let each = pages.iter().zip(0..).map(async |(version, i)| {
+                self.write_past(&cache, *version).await?;
+                landed(i);
+                Ok(())
+            });
+            return join_all(each.collect()).await.into_iter().collect();
         }
         let mut staged = Vec::with_capacity(pages.len());
         for (i, version) in pages.iter().enumerate() {
@@ -363,8 +350,8 @@ impl<D: BlockDevice + Clone + 'static> PageStore for Cached<D> {
 
     async fn write_one(&self, version: PageVersion) -> Result<(), EngineError> {
         let cache = self.cache()?;
-        if !self.admits(Admit::Dirty) {
-            return self.write_past(&cache, &[version]).await;
+        if self.goes_past() {
+            return self.write_past(&cache, version).await;
         }
         let data = self.bytes(version);
         let staged = self.stage(&cache, version, &data).await?;
@@ -373,9 +360,6 @@ impl<D: BlockDevice + Clone + 'static> PageStore for Cached<D> {
 
     async fn evict_clean(&self, pages: &[PageVersion]) -> Result<(), EngineError> {
         let cache = self.cache()?;
-        if !self.admits(Admit::Clean) {
-            return Ok(());
-        }
         let offered = &self.shared.offered;
         let number = self.shared.offers.get() + 1;
         self.shared.offers.set(number);
@@ -456,8 +440,9 @@ impl<D: BlockDevice + Clone + 'static> PageStore for Cached<D> {
         let mut forgotten = Vec::new();
         for (page, dirty) in pages {
             let number = u64::from(page.0);
-            if !self.admits(if *dirty { Admit::Dirty } else { Admit::Clean }) {
-                if *dirty && cache.holds(number) {
+            if *dirty && self.goes_past() {
+                // The volume has it: nothing is written.
+                if cache.holds(number) {
                     forgotten.push(cache.forget(number..number + 1));
                 }
                 continue;
@@ -482,14 +467,8 @@ impl<D: BlockDevice + Clone + 'static> PageStore for Cached<D> {
 
     fn counts(&self) -> StoreCounts {
         let s = &*self.shared;
-        let cache = s.cache.borrow().as_ref().map(|cache| {
-            let counts = CacheCounts::of(&cache.stats(), s.flash.written());
-            CacheCounts {
-                dirty_exits: counts.dirty_exits + s.past.get(),
-                slow_writes: counts.slow_writes + s.past.get(),
-                ..counts
-            }
-        });
+        let cache = s.cache.borrow();
+        let cache = cache.as_ref().map(|cache| CacheCounts::of(&cache.stats(), s.flash.written()));
         StoreCounts { cache, ..s.pages.counts() }
     }
 }
