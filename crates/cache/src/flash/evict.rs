@@ -19,6 +19,8 @@
 //!    over the newer one. An older version that is on its way there does not come after a newer one,
 //!    nor after [`Core::forget`]. What flash has dirty is not on the slow store: newer versions of
 //!    such a page enter.
+//! 7. **Pulled.** With write-through no dirty page is pulled: it stays in the pool, and its write to
+//!    the slow store would have to be waited for.
 
 use crate::flash::core::{Core, State, frame_of};
 use crate::flash::error::CacheError;
@@ -235,7 +237,7 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> Core<F, S> {
         self.check_open()
     }
 
-    /// Fills the open batch with pages from the cold end of the pool.
+    /// Fills the open batch with pages from the cold end of the pool (7).
     pub fn pull(&self) {
         let (room, mut guard) = {
             let state = self.state.borrow();
@@ -245,8 +247,7 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> Core<F, S> {
             // These pages stay in the pool: what keeps scans out sees them again when they leave it.
             (self.frames_free(&state), state.guard.clone())
         };
-        // Their slow writes would have to be waited for.
-        if room == 0 || self.mode == Mode::Through {
+        if room == 0 {
             return;
         }
         for out in self.host.pull(room) {
@@ -262,7 +263,7 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> Core<F, S> {
         let allowed = self.check_page(page, data.len()).and(self.check_log(page, dirty, lsn));
         let admitted = match (dirty, self.options.admit) {
             (true, Admit::Clean) | (false, Admit::Dirty) => false,
-            (true, _) => true,
+            (true, _) => self.mode == Mode::Back,
             (false, _) => guard.is_none_or(|guard| guard.admits(PageId(page))),
         };
         let mut state = self.state.borrow_mut();

@@ -25,7 +25,10 @@ pub trait Host {
 
     /// Pages from the cold end of the pool, the coldest first, so that a batch is full when it is
     /// written: there is room for so many. They stay in the pool until they are evicted. The cache
-    /// leaves out those whose log records are not durable, and those that it has.
+    /// leaves out those whose log records are not durable, those that it has, and those that do not
+    /// enter: by [`OpenOptions::admit`], and with write-through dirty ones. Offer others.
+    ///
+    /// [`OpenOptions::admit`]: crate::flash::OpenOptions::admit
     fn pull(&self, room: usize) -> Vec<PageOut> {
         let _ = room;
         Vec::new()

@@ -9,7 +9,8 @@
 //! | `Discard(at, n)` | they are forgotten, and written anew to the slow store |
 //! | `Flush` | what is in the pool leaves it, and everything becomes durable |
 //!
-//! Where only clean pages enter, each changed page is waited for until it is on the slow store.
+//! Where only clean pages enter, each changed page is waited for until it is on the slow store, and of
+//! pages that are read some stay in the pool.
 //!
 //! Flushes also scrub, clean, resize, close and give up the cache in turns: after the two last ones it
 //! is opened again, or made anew. It is resized while other commands go on.
@@ -201,8 +202,8 @@ impl CacheJudge {
                 for page in at..at + count {
                     let _turn = session.turn(page).await;
                     if !self.versions.borrow().is_in_pool(page) {
-                        let bytes = self.fetch(&cache, page).await?;
-                        self.leave_clean(&cache, page, &bytes)?;
+                        self.fetch(&cache, page).await?;
+                        self.leave_clean(session, &cache, page)?;
                     }
                 }
             }
@@ -213,19 +214,29 @@ impl CacheJudge {
     }
 
     /// Fetches a page and compares it.
-    async fn fetch(&self, cache: &Cache, page: u64) -> Result<Vec<u8>, Wrong> {
+    async fn fetch(&self, cache: &Cache, page: u64) -> Result<(), Wrong> {
         let mut bytes = vec![0; cache.page_bytes()];
         cache.fetch(page, &mut bytes).await?;
-        self.versions.borrow_mut().compare(page, &bytes).map_err(Wrong::Promise)?;
-        Ok(bytes)
+        self.versions.borrow_mut().compare(page, &bytes).map_err(Wrong::Promise)
     }
 
-    /// A page that was fetched leaves RAM as it was.
-    fn leave_clean(&self, cache: &Cache, page: u64, bytes: &[u8]) -> Result<(), Wrong> {
-        let known = self.versions.borrow_mut().is_known(page);
-        if known && let Some(version) = bytes.first_chunk() {
-            cache.stage(page, bytes, false, u64::from_le_bytes(*version))?;
+    /// A page that was fetched leaves RAM as it was, or stays in the pool.
+    fn leave_clean(&self, session: &CacheSession, cache: &Cache, page: u64) -> Result<(), Wrong> {
+        let mut versions = self.versions.borrow_mut();
+        // (What is not known is torn, or being forgotten.)
+        let Some(version) = versions.current(page) else { return Ok(()) };
+        let may_stay = session.subject.blueprint().admit == Admit::Clean;
+        if may_stay && mix64(page ^ version << 32).is_multiple_of(2) {
+            versions.put_into_pool(page, version, false);
+            return Ok(());
         }
+        drop(versions);
+        self.stage_clean(cache, page, version)
+    }
+
+    fn stage_clean(&self, cache: &Cache, page: u64, version: u64) -> Result<(), Wrong> {
+        let bytes = content(page, version, cache.page_bytes());
+        cache.stage(page, &bytes, false, version)?;
         Ok(())
     }
 
@@ -251,7 +262,7 @@ impl CacheJudge {
         self.bring(open, cache, page).await?;
         let version = self.versions.borrow_mut().make(page);
         if leaves == Leaves::ByPulling {
-            self.versions.borrow_mut().put_into_pool(page, version);
+            self.versions.borrow_mut().put_into_pool(page, version, true);
             return Ok(());
         }
         self.leave(session, cache, page, version, leaves == Leaves::Durably).await
@@ -390,8 +401,10 @@ impl CacheJudge {
             let _turn = session.turn(page).await;
             open.pool.staged.until(|| !self.versions.borrow().is_being_pulled(page)).await;
             let taken = self.versions.borrow_mut().take_from_pool(page);
-            if let Some(version) = taken {
-                self.leave(session, cache, page, version, true).await?;
+            match taken {
+                Some((version, true)) => self.leave(session, cache, page, version, true).await?,
+                Some((version, false)) => self.stage_clean(cache, page, version)?,
+                None => {}
             }
         }
         Ok(())

@@ -37,10 +37,10 @@ impl Pool {
 impl Host for Pool {
     fn pull(&self, room: usize) -> Vec<PageOut> {
         let cold = self.with(|versions| versions.cold(room.min(PULLED))).unwrap_or_default();
-        let out = |(page, version)| PageOut {
+        let out = |(page, version, dirty)| PageOut {
             page,
             data: content(page, version, self.page_bytes),
-            dirty: true,
+            dirty,
             lsn: version,
         };
         cold.into_iter().map(out).collect()

@@ -34,6 +34,8 @@ pub struct Page {
 #[derive(Clone, Copy, Debug)]
 struct Pooled {
     version: u64,
+    /// It was changed since the cache had it.
+    dirty: bool,
     /// The cache has taken it, and not made it durable yet.
     taken: bool,
 }
@@ -120,16 +122,17 @@ impl Versions {
         (page.forgetting, page.current) = (Some(newest), None);
     }
 
-    /// The page stays in the pool in this version.
-    pub fn put_into_pool(&mut self, page: u64, version: u64) {
-        self.pool.insert(page, Pooled { version, taken: false });
+    /// The page stays in the pool in this version; whether it was changed.
+    pub fn put_into_pool(&mut self, page: u64, version: u64, dirty: bool) {
+        self.pool.insert(page, Pooled { version, dirty, taken: false });
     }
 
-    /// Takes a page out of the pool, unless the cache is taking it. Returns its version.
-    pub fn take_from_pool(&mut self, page: u64) -> Option<u64> {
-        let version = self.pool.get(&page).filter(|pooled| !pooled.taken)?.version;
+    /// Takes a page out of the pool, unless the cache is taking it. Returns its version, and whether
+    /// that was changed.
+    pub fn take_from_pool(&mut self, page: u64) -> Option<(u64, bool)> {
+        let Pooled { version, dirty, .. } = *self.pool.get(&page).filter(|pooled| !pooled.taken)?;
         self.pool.remove(&page);
-        Some(version)
+        Some((version, dirty))
     }
 
     /// Whether the cache is taking the page from the pool.
@@ -137,9 +140,9 @@ impl Versions {
         self.pool.get(&page).is_some_and(|pooled| pooled.taken)
     }
 
-    /// Whether a fetch returns a version that is known.
-    pub fn is_known(&mut self, page: u64) -> bool {
-        self.page(page).current.is_some()
+    /// The version that a fetch returns, if that is known.
+    pub fn current(&mut self, page: u64) -> Option<u64> {
+        self.page(page).current
     }
 
     /// The pages of the pool.
@@ -152,10 +155,10 @@ impl Versions {
         self.pool.contains_key(&page)
     }
 
-    /// The pages of the pool that may be pulled, with their versions.
-    pub fn cold(&self, most: usize) -> Vec<(u64, u64)> {
+    /// The pages of the pool that may be pulled, with their versions, and whether they were changed.
+    pub fn cold(&self, most: usize) -> Vec<(u64, u64, bool)> {
         let free = self.pool.iter().filter(|(_, pooled)| !pooled.taken);
-        free.map(|(page, pooled)| (*page, pooled.version)).take(most).collect()
+        free.map(|(page, p)| (*page, p.version, p.dirty)).take(most).collect()
     }
 
     /// The cache has taken this version from the pool.

@@ -39,7 +39,7 @@ pub struct CacheJob {
     /// *Source*: FaCE.
     pub admit: String,
     /// Which pages from the cold end of the pool fill up batches, of those that `admit` lets in
-    /// (`gsc`).
+    /// (`gsc`). With `mode = "through"` no dirty ones.
     ///
     /// *Source*: FaCE: group second chance; which kinds: own choice.
     pub pull: PullKind,
@@ -120,13 +120,20 @@ impl CacheJob {
         }
     }
 
-    /// Which pages are pulled: only such that enter, and none by the basic form.
+    /// Which pages are pulled: only such that enter, with write-through no dirty ones, and none by
+    /// the basic form.
     pub(super) fn pulls(&self) -> PullKind {
-        match (self.kind(), self.admits(), self.pull) {
-            (Kind::Gsc, Admit::Mixed, pull) => pull,
-            (Kind::Gsc, Admit::Clean, PullKind::Mixed | PullKind::Clean) => PullKind::Clean,
-            (Kind::Gsc, Admit::Dirty, PullKind::Mixed | PullKind::Dirty) => PullKind::Dirty,
-            _ => PullKind::None,
+        if self.kind() != Kind::Gsc {
+            return PullKind::None;
+        }
+        let takes = |kind| self.pull == PullKind::Mixed || self.pull == kind;
+        let clean = self.admits() != Admit::Dirty && takes(PullKind::Clean);
+        let dirty = self.admits() != Admit::Clean && !self.is_through() && takes(PullKind::Dirty);
+        match (clean, dirty) {
+            (true, true) => PullKind::Mixed,
+            (true, false) => PullKind::Clean,
+            (false, true) => PullKind::Dirty,
+            (false, false) => PullKind::None,
         }
     }
 
@@ -254,6 +261,27 @@ const SEGMENTS: u64 = 8 << 20;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_such_pages_are_pulled_that_enter() {
+        use PullKind::{Clean, Dirty, Mixed, None};
+        let pulls = |policy: &str, mode: &str, admit: &str, pull| {
+            let [policy, mode, admit] = [policy, mode, admit].map(String::from);
+            CacheJob { policy, mode, admit, pull, ..CacheJob::default() }.pulls()
+        };
+        let all = [Mixed, Clean, Dirty, None];
+        for (policy, mode, admit, pulled) in [
+            ("gsc", "back", "mixed", all),
+            ("gsc", "back", "clean", [Clean, Clean, None, None]),
+            ("gsc", "back", "dirty", [Dirty, None, Dirty, None]),
+            ("gsc", "through", "mixed", [Clean, Clean, None, None]),
+            ("gsc", "through", "clean", [Clean, Clean, None, None]),
+            ("gsc", "through", "dirty", [None; 4]),
+            ("mvfifo", "back", "mixed", [None; 4]),
+        ] {
+            assert_eq!(all.map(|pull| pulls(policy, mode, admit, pull)), pulled, "{mode} {admit}");
+        }
+    }
 
     /// Once the table of TAC had no room beside more than 512 MiB of frames.
     #[test]

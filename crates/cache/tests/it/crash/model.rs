@@ -151,19 +151,22 @@ impl Host for Pool {
     fn pull(&self, room: usize) -> Vec<PageOut> {
         let model = &mut *self.0.borrow_mut();
         let size = model.size;
-        let held = model.pages.iter_mut().enumerate().filter(|(_, p)| p.held == Some(true));
+        let held = model.pages.iter_mut().enumerate();
+        let held = held.filter(|(_, p)| p.held.is_some() && !p.torn);
         held.take(room.min(2))
             .map(|(page, p)| {
                 p.given = p.given.max(p.made);
                 let data = content(page as u64, p.made, size);
-                PageOut { page: page as u64, data, dirty: true, lsn: p.lsn(p.made) }
+                let dirty = p.held == Some(true);
+                PageOut { page: page as u64, data, dirty, lsn: p.lsn(p.made) }
             })
             .collect()
     }
 
     fn staged(&self, page: u64, lsn: u64) {
         let page = &mut self.0.borrow_mut().pages[page as usize];
-        let version = page.lsns.iter().rposition(|l| *l == lsn).expect("it was pulled") as u64;
+        // (Version 0 has no LSN.)
+        let version = page.lsns.iter().rposition(|l| *l == lsn).unwrap_or(0) as u64;
         page.promise(version);
         if page.held.is_some() && page.made == version {
             page.held = Some(false);

@@ -318,20 +318,25 @@ fn what_goes_past_the_cache_goes_in_its_order() {
 /// A batch is filled with pages that may enter.
 #[test]
 fn pulled_pages_that_do_not_enter_stay_in_the_pool() {
-    for (admit, enters) in
-        [(Admit::Mixed, vec![20, 21]), (Admit::Clean, vec![21]), (Admit::Dirty, vec![20])]
-    {
+    for (mode, admit, enters) in [
+        (Mode::Back, Admit::Mixed, vec![20, 21]),
+        (Mode::Back, Admit::Clean, vec![21]),
+        (Mode::Back, Admit::Dirty, vec![20]),
+        (Mode::Through, Admit::Mixed, vec![21]),
+        (Mode::Through, Admit::Clean, vec![21]),
+        (Mode::Through, Admit::Dirty, vec![]),
+    ] {
         run(async move |rt| {
             let bench = Bench::new(&rt, BYTES, &options()).await;
             let out = |page, dirty| PageOut { page, data: content(page, 3, PAGE), dirty, lsn: 3 };
             let pool = RefCell::new(vec![out(20, true), out(21, false)]);
             let cold = Rc::new(Cold(pool, RefCell::default()));
-            let options = OpenOptions { admit, ..OpenOptions::default() };
+            let options = OpenOptions { mode: Some(mode), admit, ..OpenOptions::default() };
             let cache = bench.open_with(cold.clone(), options).await.unwrap();
             cache.evict(1, &content(1, 5, PAGE), admit != Admit::Clean, 5).await.unwrap();
             cache.checkpoint().await.unwrap();
             let staged: Vec<u64> = cold.1.borrow().iter().map(|(page, _)| *page).collect();
-            assert_eq!(staged, enters, "{admit:?}");
+            assert_eq!(staged, enters, "{mode:?} {admit:?}");
         });
     }
 }
