@@ -1,6 +1,6 @@
 //! What is not a cache is refused, with one line, and nothing is changed.
 
-use super::bench::{Bench, device, evict, fetch, options, put, run};
+use super::bench::{Bench, Cache, bytes_of, device, evict, fetch, options, put, run};
 use tantalum_cache::flash::{
     DeviceStore, Fetched, FlashCache, FormatOptions, OpenError, OpenOptions,
 };
@@ -50,6 +50,40 @@ fn one_whole_copy_of_a_head_suffices() {
     });
 }
 
+/// Whole heads of the version behind the newest one that is known.
+#[test]
+fn a_head_of_a_newer_version_is_refused() {
+    run(async |rt| {
+        let bench = Bench::new(&rt, 80 << 10, &options()).await;
+        let heads = [(&bench.flash, "the flash device", 4), (&bench.slow, "the slow store", 2)];
+        for (on, device, version) in heads {
+            let rewrite = async |version: u8| {
+                for block in [0, 32] {
+                    put(on, block, |b| {
+                        b[12] = version;
+                        let crc = crc32c::crc32c(&b[4..]);
+                        b[..4].copy_from_slice(&crc.to_le_bytes());
+                    })
+                    .await;
+                }
+            };
+            rewrite(version).await;
+            let newer = OpenError::Newer { device, version: version.into() };
+            assert_eq!(bench.refused(OpenOptions::default()).await, newer);
+            let (flash, store) = (bench.flash.clone(), bench.store());
+            let checked = FlashCache::check(flash, &store, &OpenOptions::default()).await;
+            assert_eq!(checked.err(), Some(newer.clone()));
+            if device == "the slow store" {
+                let before = bytes_of(&bench.slow).await;
+                assert_eq!(Cache::leave_alone(&store).await, Err(newer));
+                assert!(before == bytes_of(&bench.slow).await);
+            }
+            rewrite(version - 1).await;
+            bench.open().await.close().await.unwrap();
+        }
+    });
+}
+
 /// A start goes on in the batch that was begun, so few pages are in many starts' way.
 #[test]
 fn a_batch_goes_on_after_a_close_and_after_a_crash() {
@@ -90,7 +124,7 @@ fn a_slow_device_that_shrank_is_refused() {
     run(async |rt| {
         let bench = Bench::new(&rt, 80 << 10, &options()).await;
         let cache = bench.open().await;
-        super::bench::evict(&cache, 150, 1).await;
+        evict(&cache, 150, 1).await;
         cache.checkpoint().await.unwrap();
         drop(cache);
         let range = Blocks { start: tantalum_device::Block(0), count: 2048 + 150 };
@@ -101,12 +135,12 @@ fn a_slow_device_that_shrank_is_refused() {
         let checked = FlashCache::check(bench.flash.clone(), &store(), &options).await;
         assert_eq!(checked.err(), Some(wanted.clone()));
         let host = std::rc::Rc::new(tantalum_cache::flash::NoHost);
-        let before = super::bench::bytes_of(&bench.flash).await;
+        let before = bytes_of(&bench.flash).await;
         let opened = FlashCache::open(&rt, bench.flash.clone(), store(), host, options).await;
         assert_eq!(opened.err(), Some(wanted));
-        assert!(before == super::bench::bytes_of(&bench.flash).await);
+        assert!(before == bytes_of(&bench.flash).await);
         // As it was it is taken.
-        super::bench::fetch(&bench.open().await, 150, 1).await;
+        fetch(&bench.open().await, 150, 1).await;
     });
 }
 
@@ -116,9 +150,9 @@ fn what_cannot_be_a_cache_is_not_formatted() {
         let flash = device(&rt, 80 << 10);
         let slow = DeviceStore::new(device(&rt, 2 << 20), 512).unwrap();
         let refuse = async |flash: &RamDevice, options: FormatOptions| {
-            let before = super::bench::bytes_of(flash).await;
+            let before = bytes_of(flash).await;
             let error = FlashCache::format(&rt, flash, &slow, &options).await.unwrap_err();
-            assert!(before == super::bench::bytes_of(flash).await, "{error}");
+            assert!(before == bytes_of(flash).await, "{error}");
             println!("{error}");
             error
         };
