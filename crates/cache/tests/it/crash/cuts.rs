@@ -124,6 +124,15 @@ fn every_cut_while_it_is_resized() {
 }
 
 #[test]
+fn every_cut_while_it_is_scrubbed() {
+    let shape = Shape { scrubs: true, ..Shape::volatile() };
+    hold(&shape, 100..101, SHORT, 1);
+    hold(&Shape { atomic: 64, mode: Mode::Through, ..shape.clone() }, 101..102, SHORT, 1);
+    let resizes = Shape { flash_bytes: 150 << 10, resizes: true, closes: 2, ..shape };
+    hold(&resizes, 102..103, Nanos::from_millis(20), 1);
+}
+
+#[test]
 fn every_cut_with_devices_that_carry_stamps() {
     let stamps = Shape { stamps: true, ..Shape::volatile() };
     hold(&stamps, 80..82, SHORT, 1);
@@ -222,6 +231,7 @@ pub fn any_shape(dice: &mut Stream) -> Shape {
         restart: if dice.chance(1, 4) { RestartBy::Frames } else { RestartBy::Descriptors },
         closes: dice.below(4),
         resizes: dice.chance(1, 4),
+        scrubs: dice.chance(1, 4),
         ..Shape::volatile()
     };
     shape.work = Work {

@@ -38,6 +38,8 @@ pub struct Shape {
     pub closes: u64,
     /// It is resized again and again while it is used.
     pub resizes: bool,
+    /// It is scrubbed again and again while it is used.
+    pub scrubs: bool,
     pub work: Work,
 }
 
@@ -61,6 +63,7 @@ impl Shape {
             restart: RestartBy::Descriptors,
             closes: 0,
             resizes: false,
+            scrubs: false,
             work: Work { clients: 3, steps: 30, held: 2, forgets: 15, changes: 2 },
         }
     }
@@ -162,6 +165,21 @@ async fn resize_often(rt: tantalum_rt::Rt, cache: Cache, most: u64) -> String {
     }
 }
 
+/// Scrubs a cache again and again. Returns what is wrong.
+async fn scrub_often(rt: tantalum_rt::Rt, cache: Cache) -> String {
+    let mut dice = rt.stream(&format!("scrubs from {}", rt.now()));
+    loop {
+        rt.sleep(Nanos(dice.below(1_000_000))).await;
+        match cache.scrub().await {
+            // Nothing was damaged.
+            Ok(found) if found.repaired == 0 && found.damaged.is_empty() => {}
+            Ok(found) => return format!("scrub: {found:?}"),
+            Err(e) if is_end(&e) => std::future::pending().await,
+            Err(e) => return format!("scrub: {e}"),
+        }
+    }
+}
+
 fn device(rt: &tantalum_rt::Rt, caps: Caps, name: &str) -> RamDevice {
     let options = RamOptions {
         command: Nanos::from_micros(60),
@@ -232,16 +250,23 @@ impl Rig {
                 }
                 let worked =
                     work(rt.clone(), cache.clone(), store.clone(), model.clone(), shape.work);
-                // It is resized as long as it is worked with.
-                let worked = match shape.resizes {
-                    true => {
-                        let most = shape.flash_bytes;
-                        match first(worked, resize_often(rt.clone(), cache.clone(), most)).await {
-                            First::A(worked) => worked,
-                            First::B(wrong) => Err(wrong),
-                        }
+                // It is resized and scrubbed as long as it is worked with.
+                let (most, shape) = (shape.flash_bytes, &shape);
+                let resized = async {
+                    match shape.resizes {
+                        true => resize_often(rt.clone(), cache.clone(), most).await,
+                        false => std::future::pending().await,
                     }
-                    false => worked.await,
+                };
+                let scrubbed = async {
+                    match shape.scrubs {
+                        true => scrub_often(rt.clone(), cache.clone()).await,
+                        false => std::future::pending().await,
+                    }
+                };
+                let worked = match first(worked, first(resized, scrubbed)).await {
+                    First::A(worked) => worked,
+                    First::B(First::A(wrong) | First::B(wrong)) => Err(wrong),
                 };
                 if let Err(e) = worked {
                     return *slot.wrong.borrow_mut() = Some(e);
