@@ -229,7 +229,13 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> Core<F, S> {
         self.quiesce().await?;
         // Nothing tries a page again that was refused before: what is refused now ends this call.
         self.state.borrow_mut().refused = None;
+        // A batch that was leaving may have given dirty pages a second chance behind what was cleaned.
+        // None does any more.
+        self.drops.set(true);
         self.clean_all(&|| false).await?;
+        while self.state.borrow().index.counts().1 > 0 {
+            self.clean_all(&|| false).await?;
+        }
         self.end().await?;
         open::leave_alone(&self.slow).await.map_err(|e| CacheError::Invalid(e.to_string()))
     }

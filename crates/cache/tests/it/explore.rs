@@ -249,6 +249,34 @@ fn second_chances_at_a_close_are_durable_before_it() {
     assert_eq!(scenario.cut(&[Nanos(35_286_092)]), Ok(()));
 }
 
+/// While a cache was given up a batch that was leaving gave a dirty page a second chance. The slow
+/// store then seemed to need the cache that had ended.
+#[test]
+fn a_second_chance_does_not_keep_a_cache_from_being_given_up() {
+    let write = Command::Write;
+    let scenario = Scenario {
+        subject: bare(CacheBlueprint { admit: Admit::Dirty, ..small() }),
+        seed: 16216098872519410642,
+        hosts: 2,
+        commands: vec![
+            write(91, 1),
+            Command::Flush,
+            Command::Flush,
+            write(15, 5),
+            Command::Group(22, 2, 34),
+            write(35, 2),
+            write(73, 1),
+            Command::Flush,
+            Command::Flush,
+            Command::Fua(1, 5),
+            Command::Flush,
+        ],
+        then: vec![Command::Group(3, 7, 14), write(9, 2), Command::Flush],
+        faults: 0,
+    };
+    assert_eq!(scenario.cut(&[Nanos(9_789_451)]), Ok(()));
+}
+
 /// With write-through a fetch wrote a page to the slow store whose eviction was not on flash yet. A cut
 /// tore it, and no copy was whole.
 #[test]
