@@ -106,8 +106,8 @@ pub use file::{File, FileError, FileSettings, FileWriter, storage};
 pub use kind::CommandKind;
 pub use link::Link;
 pub use live::{
-    AfterCut, CutOutcome, LiveBox, PowerState, ResizeError, ScrubError, ScrubOutcome, Shown,
-    StartError, StartOutcome, unprotected_cut,
+    AfterCut, CutOutcome, LiveBox, PowerState, ResizeError, ScrubOutcome, Shown, StartError,
+    StartOutcome, UpkeepError, unprotected_cut,
 };
 pub use operations::Operation;
 pub use partition::Partition;

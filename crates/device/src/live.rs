@@ -56,9 +56,9 @@ pub struct ScrubOutcome {
     pub lost: Vec<u64>,
 }
 
-/// Why the cache of a box was not scrubbed.
+/// Why the cache of a box was not scrubbed, cleaned or given up.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ScrubError {
+pub enum UpkeepError {
     /// There is no cache.
     NoCache(String),
     /// There is, but something failed.
@@ -206,9 +206,27 @@ pub trait LiveBox: PowerCycle + Clone + 'static {
     /// Compares every page of the cache of a box with its checksum, while the box is used.
     ///
     /// # Errors
-    /// [`ScrubError`]
-    async fn scrub(&self) -> Result<ScrubOutcome, ScrubError> {
-        Err(ScrubError::NoCache("it has no cache that could be scrubbed".to_string()))
+    /// [`UpkeepError`]
+    async fn scrub(&self) -> Result<ScrubOutcome, UpkeepError> {
+        Err(UpkeepError::NoCache("it has no cache that could be scrubbed".to_string()))
+    }
+
+    /// Brings what only the cache of a box has to its slow device, while the box is used. What is
+    /// written meanwhile follows, as long as it becomes less.
+    ///
+    /// # Errors
+    /// [`UpkeepError`]: the box is used as before.
+    async fn clean(&self) -> Result<(), UpkeepError> {
+        Err(UpkeepError::NoCache("it has no cache that could be given up".to_string()))
+    }
+
+    /// Ends its work like [`LiveBox::close`], and gives up its cache: the slow device has everything
+    /// when this returns. Returns the byte of it at which the box begins.
+    ///
+    /// # Errors
+    /// [`UpkeepError`]: nothing was given up, or nothing is left to be closed.
+    async fn detach(&self) -> Result<u64, UpkeepError> {
+        Err(UpkeepError::NoCache("it has no cache that could be given up".to_string()))
     }
 
     /// Ends its work in good order, before its power is cut for good: what was acknowledged is

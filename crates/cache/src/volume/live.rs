@@ -1,14 +1,47 @@
 //! What a cache volume shows of itself while it is served.
 
-use crate::flash::{CacheError, CacheStats, Scrubbed};
+use crate::flash::{CacheError, CacheStats, DeviceStore, FlashCache, Scrubbed};
 use crate::volume;
 use crate::volume::plug::CacheVolume;
 use tantalum_device::{
     AfterCut, BlockDevice, Caps, Field, IoError, Line, LiveBox, Panel, PowerCycle, PowerState,
-    ResizeError, ScrubError, ScrubOutcome, Shown, StartError, Unit, counted, unprotected_cut,
+    ResizeError, ScrubOutcome, Shown, StartError, Unit, UpkeepError, counted, unprotected_cut,
 };
 
+/// The cache of a volume, and its slow store.
+type Cache<F, S> = FlashCache<<F as PowerCycle>::Device, DeviceStore<<S as PowerCycle>::Device>>;
+
+fn failed(why: impl ToString) -> UpkeepError {
+    UpkeepError::Failed(why.to_string())
+}
+
+/// Why dirty pages are not on the slow device.
+fn not_clean(error: CacheError) -> UpkeepError {
+    match error {
+        CacheError::Full { page, waited, error } => {
+            failed(format!("for {waited} the slow device has refused page {page}: {error}"))
+        }
+        error => failed(error),
+    }
+}
+
 impl<F: PowerCycle + 'static, S: PowerCycle + 'static> CacheVolume<F, S> {
+    /// Its cache, if it has power.
+    fn powered(&self) -> Result<Cache<F, S>, UpkeepError> {
+        self.cache().ok_or_else(|| failed(volume::ResizeError::Off))
+    }
+
+    /// Lets `work` use the cache until the power is cut.
+    async fn while_on<T>(
+        &self,
+        what: &'static str,
+        work: impl Future<Output = Result<T, CacheError>>,
+    ) -> Result<T, UpkeepError> {
+        let link = self.inner.link.borrow().clone();
+        let ended = link.command(what, async { Ok::<_, IoError>(work.await) }).await;
+        ended.map_err(failed)?.map_err(not_clean)
+    }
+
     /// Bytes that are acknowledged and not durable.
     fn volatile_bytes(&self) -> u64 {
         let Some(cache) = self.cache() else { return 0 };
@@ -107,12 +140,34 @@ impl<F: PowerCycle + 'static, S: PowerCycle + 'static> LiveBox for CacheVolume<F
         }
     }
 
-    async fn scrub(&self) -> Result<ScrubOutcome, ScrubError> {
-        let failed = |why: String| ScrubError::Failed(why);
-        let cache = self.cache().ok_or_else(|| failed(volume::ResizeError::Off.to_string()))?;
-        let found = cache.scrub().await.map_err(|e| failed(e.to_string()))?;
+    async fn scrub(&self) -> Result<ScrubOutcome, UpkeepError> {
+        let found = self.powered()?.scrub().await.map_err(failed)?;
         let Scrubbed { frames, repaired, damaged } = found;
         Ok(ScrubOutcome { pages: frames, repaired, lost: damaged })
+    }
+
+    async fn clean(&self) -> Result<(), UpkeepError> {
+        let cache = self.powered()?;
+        let passes = async {
+            let mut before = u64::MAX;
+            loop {
+                cache.clean().await?;
+                let dirty = cache.stats().dirty;
+                if dirty >= before / 2 {
+                    return Ok(());
+                }
+                before = dirty;
+            }
+        };
+        self.while_on("clean a cache volume", passes).await
+    }
+
+    async fn detach(&self) -> Result<u64, UpkeepError> {
+        let cache = self.powered()?;
+        let store = &cache.core().slow;
+        let begin = store.block(0).0 * u64::from(store.device().caps().block_size);
+        self.while_on("detach a cache volume", cache.clone().detach()).await?;
+        Ok(begin)
     }
 
     /// With the clean mark: the next start is warm.

@@ -8,6 +8,8 @@
 //!    flushed, and the drive's power is cut. A second signal ends the process at once, even if the
 //!    drive is in use; a third kills it. A signal before the drive is ready is reported as an
 //!    interruption.
+//! 4. A request that gives up the cache of a box ends the process in the same order
+//!    (`power/detach.rs`).
 
 mod arguments;
 mod control;
@@ -296,9 +298,7 @@ async fn live<B: LiveBox>(
     let controlled = u64::from(listener.is_some());
     let shown = u64::from(arguments.http.is_some());
     let plug = Rc::new(Plug::new(&site, front, about, arguments.salvage));
-    if let Some(listener) = listener {
-        control::begin(&plug, listener);
-    }
+    let control = listener.map(|listener| control::begin(&plug, listener));
     if let Some(at) = arguments.http {
         let at = http::begin(&plug, at, arguments.allow_control).map_err(failed)?;
         if listen::is_for_others(at) {
@@ -338,9 +338,18 @@ async fn live<B: LiveBox>(
     if let Some(said) = &served {
         out::bytes(said.as_bytes());
         schedule::begin(&plug, &arguments.schedule);
-        signals.next().await.map_err(no_signals)?;
+        if let First::A(signal) = first(signals.next(), plug.until_to_detach()).await {
+            signal.map_err(no_signals)?;
+        }
     }
-    match first(end(&site, &plug), signals.next()).await {
+    let ending = async {
+        let ended = end(&site, &plug).await;
+        if let Some(control) = control.filter(|_| plug.is_to_detach()) {
+            control.answered().await;
+        }
+        ended
+    };
+    match first(ending, signals.next()).await {
         First::A(stopped) => stopped.map_err(failed)?,
         First::B(_) => return Err(at_once(&site, &plug, &mut signals).await),
     }
@@ -370,9 +379,20 @@ async fn at_once<B: LiveBox, F: Front>(
     failed("stopped at once by a second signal".to_string())
 }
 
-/// Ends in good order.
+/// Ends in good order, with the cache of the box or without it.
 async fn end<B: LiveBox, F: Front>(site: &Site<B>, plug: &Plug<B, F>) -> Result<(), String> {
     let stopped = plug.stop().await;
+    if plug.is_to_detach() {
+        let detached = match stopped {
+            Ok(()) => plug.detach_unused().await,
+            Err(why) => Err(why),
+        };
+        let off = match &detached {
+            Ok(_) => unplug(site).await,
+            Err(_) => switch_off(site).await,
+        };
+        return plug.answer_detach(detached.and_then(|first_byte| off.map(|()| first_byte)));
+    }
     let off = switch_off(site).await;
     stopped?;
     off
@@ -386,13 +406,19 @@ async fn switch_off<B: LiveBox>(site: &Site<B>) -> Result<(), String> {
         _ => Ok(()),
     };
     let why = drive.failure();
-    let _announced = site.rt.outstanding("the end of the drive");
-    drive.cut();
-    drive.off().await;
-    // The machine may be switched off next: the image must be on the host's disk.
-    drive.shut()?;
+    unplug(site).await?;
     flushed.map_err(|e| match why {
         Some(why) => format!("the last flush failed: {e} ({why})"),
         None => format!("the last flush failed: {e}"),
     })
+}
+
+/// Takes the power of a drive for good.
+async fn unplug<B: LiveBox>(site: &Site<B>) -> Result<(), String> {
+    let drive = site.drive.inner();
+    let _announced = site.rt.outstanding("the end of the drive");
+    drive.cut();
+    drive.off().await;
+    // The machine may be switched off next: the image must be on the host's disk.
+    drive.shut()
 }

@@ -258,6 +258,11 @@ impl CacheDescription {
         named(text, &["the slow store", "the slow device"], &self.slow)
     }
 
+    /// That its cache was given up: the volume begins at this byte of the slow device.
+    pub fn has_everything(&self, first_byte: u64) -> String {
+        format!("\"{}\" has everything, from its byte {first_byte} on", self.slow.display())
+    }
+
     /// The text of a description.
     ///
     /// # Errors

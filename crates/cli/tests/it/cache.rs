@@ -376,10 +376,9 @@ fn damage(device: &Path, page: &[u8; 4096]) {
     file.write_all_at(&[0xee; 4096], at[0] as u64).expect("written");
 }
 
-/// The process that serves a cache scrubs it, while its clients go on; and it is not detached from
-/// them.
+/// The process that serves a cache scrubs it, while its clients go on.
 #[test]
-fn a_served_cache_is_scrubbed_and_not_detached() {
+fn a_served_cache_is_scrubbed_while_it_is_used() {
     for (mode, lost) in [("back", true), ("through", false)] {
         let (at, flash, _) = made(&format!("scrubbed-{mode}"), &["--mode", mode]);
         let socket = crate::common::live::socket(&format!("scrubbed-{mode}.sock"));
@@ -422,14 +421,76 @@ fn a_served_cache_is_scrubbed_and_not_detached() {
         nbd.flush().expect("flushed");
         assert!(cache("scrub", &[&at], 0).0.contains("0 lost"));
         assert!(!status().contains("only the cache had"), "{}", status());
-        // Only a process that has ended has clients that need no flash device.
-        let said = cache("detach", &[&at], 2).1;
-        let process = format!("process {} serves it", serving.child.id());
-        assert!(said.contains(&process) && said.contains("end that process"), "{said}");
-        assert_eq!(said.lines().count(), 1, "{said}");
         assert_eq!(nbd.read(2).expect("read"), whole(4));
         assert_eq!(serving.stop().0, Some(0));
-        cache("detach", &[&at], 0);
+    }
+}
+
+/// A block full of this number.
+fn numbered(number: u64) -> [u8; 4096] {
+    let bytes = number.to_le_bytes().repeat(512);
+    bytes.try_into().expect("a block")
+}
+
+/// Writes numbers to fifty blocks in turns until the server ends the connection. Returns the last
+/// number that each has, and the one that was not acknowledged.
+fn write_until_the_end(nbd: &mut Nbd) -> ([u64; 50], u64) {
+    let mut last = [0; 50];
+    for number in 1.. {
+        let place = number % 50;
+        if nbd.write(100 + place, &numbered(number)).is_err() {
+            return (last, number);
+        }
+        last[place as usize] = number;
+    }
+    unreachable!("the loop has no end of its own")
+}
+
+/// The process that serves a cache gives it up while a client writes: the slow device alone has all
+/// that was acknowledged, and is free when the command ends.
+#[test]
+fn a_served_cache_is_given_up_while_it_is_written() {
+    for (mode, json) in [("back", false), ("through", true)] {
+        let (at, _, slow) = made(&format!("given-up-{mode}"), &["--mode", mode]);
+        let socket = crate::common::live::socket(&format!("given-up-{mode}.sock"));
+        let serving = serve(&at, &socket);
+        let mut nbd = Nbd::connect(&socket).expect("a server");
+        for n in 1..=90 {
+            nbd.write(n.into(), &whole(n)).expect("written");
+        }
+        let words = [at.as_path(), Path::new("--json")];
+        let words = if json { &words[..] } else { &words[..1] };
+        let ((said, _), (last, refused)) = std::thread::scope(|scope| {
+            let detached = scope.spawn(move || cache("detach", words, 0));
+            let written = write_until_the_end(&mut nbd);
+            (detached.join().expect("it ends"), written)
+        });
+        assert!(last.iter().all(|number| *number > 0), "clients went on: {last:?}");
+        let told = format!("\"{}\" has everything, from its byte 1048576 on", slow.display());
+        match json {
+            true => {
+                let said: serde_json::Value = serde_json::from_str(&said).expect("JSON");
+                assert_eq!(said["first_byte"], 1 << 20);
+                assert_eq!(said["slow"], slow.to_str().expect("text"));
+            }
+            false => assert_eq!(said, format!("{}: {told}\n", at.display())),
+        }
+        // Nobody uses the devices any more.
+        let check = cache("check", &[&at], 2).1;
+        assert!(check.contains("used without the cache"), "{check}");
+        let (code, note) = serving.end();
+        assert_eq!(code, Some(0), "{note}");
+        assert!(note.contains(&told) && note.lines().count() == 1, "{note}");
+        let slow = std::fs::read(&slow).expect("the slow device");
+        let block = |n: u64| &slow[(1 << 20) + n as usize * 4096..][..4096];
+        for n in 1..=90 {
+            assert!(block(n.into()) == whole(n), "{mode}: block {n}");
+        }
+        for (place, number) in (0..).zip(last) {
+            let found = block(100 + place);
+            let is_one = [number, refused].iter().any(|one| found == numbered(*one));
+            assert!(is_one, "{mode}: {:?} instead of {number} or {refused}", &found[..8]);
+        }
     }
 }
 
@@ -455,13 +516,15 @@ fn only_pages_that_are_written_enter_if_that_is_asked_for() {
 
 /// A box without a cache says so.
 #[test]
-fn a_drive_has_no_cache_to_scrub() {
+fn a_drive_has_no_cache_to_scrub_or_give_up() {
     let [socket, control] = ["no-cache.sock", "no-cache.control"].map(crate::common::live::socket);
     let mut command = tantalum(&["drive", "serve", "--design", "volatile", "--unix"]);
     command.arg(&socket).arg("--control").arg(&control);
     let serving = Serving::start(command);
-    let said = cache("scrub", &[&control], 2).1;
-    assert!(said.contains("it has no cache") && said.lines().count() == 1, "{said}");
+    for verb in ["scrub", "detach"] {
+        let said = cache(verb, &[&control], 2).1;
+        assert!(said.contains("it has no cache") && said.lines().count() == 1, "{said}");
+    }
     assert_eq!(serving.stop().0, Some(0));
 }
 
@@ -529,6 +592,8 @@ fn models_are_served_and_keep_what_was_flushed_over_a_cut() {
     let [size, less, more] = ["--flash-size", "32MiB", "1024GiB"].map(Path::new);
     assert!(cache("resize", &[&at, size, less], 0).0.contains("32.00 MiB of its flash device"));
     assert!(cache("resize", &[&at, size, more], 2).1.contains("use a larger one"));
+    // Nothing would be left of the slow one.
+    assert!(cache("detach", &[&at], 2).1.contains("models, which hold nothing"));
     assert_eq!(nbd.read(1).expect("read"), whole(7));
     assert_eq!(serving.stop().0, Some(0));
 }
@@ -641,8 +706,10 @@ fn a_cache_that_does_not_fit_any_more_is_refused_in_a_line() {
     // Another process has the devices.
     let socket = crate::common::live::socket("unfit.sock");
     let serving = serve(&at, &socket);
-    for verb in ["check", "detach"] {
-        let said = cache(verb, &[&at], 2).1;
+    // (Its control socket is beside the description that it was given.)
+    let beside = file("unfit-beside.toml", &text);
+    for (verb, at) in [("check", &at), ("detach", &beside)] {
+        let said = cache(verb, &[at], 2).1;
         assert!(said.contains("in use") && said.lines().count() == 1, "{verb}: {said}");
     }
     let [of_flash, of_slow, force] = ["--flash", "--slow", "--force"].map(Path::new);

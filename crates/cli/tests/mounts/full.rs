@@ -78,6 +78,60 @@ fn a_drive_on_a_full_disk_says_so_and_loses_nothing() {
     drop(disk);
 }
 
+/// A slow device that refuses pages ends the request, and not the service; with room it is served.
+#[test]
+fn a_cache_is_not_given_up_for_a_slow_device_without_room() {
+    if left_out(&[Need::Root, Need::Mounts]) {
+        return;
+    }
+    let place = Place::new("no-room");
+    let at = place.path("disk");
+    let disk = Disk::new(&at);
+    let [cache, flash, slow, ballast] =
+        ["c.toml", "flash", "disk/slow", "disk/ballast"].map(|name| place.path(name));
+    // Written nowhere but in the room of its label.
+    let file = std::fs::File::create(&slow).expect("a file");
+    file.set_len(64 << 20).expect("a length");
+    let words = ["--flash", &flash, "--flash-size", "8MiB", "--slow", &slow];
+    let made = tantalum(&[&["cache", "create", &cache], &words[..]].concat()).output();
+    let made = made.expect("it starts");
+    assert!(made.status.success(), "{made:?}");
+    let nbd = socket("no-room.nbd");
+    let mut command = tantalum(&["cache", "serve", &cache, "--unix"]);
+    command.arg(&nbd);
+    let serving = Serving::start(command);
+    let mut client = Nbd::connect(&nbd).expect("a server");
+    let content = |block: u64| [block as u8 | 1; 4096];
+    let full = Command::new("fallocate").args(["-l", "64MiB", &ballast]).status();
+    assert!(!full.expect("it starts").success(), "there is room for it");
+    run("sh", &["-c", "cat /dev/zero > \"$0\" || test -s \"$0\"", &ballast]);
+    for block in 0..100 {
+        client.write(block, &content(block)).expect("written");
+    }
+    client.flush().expect("flushed");
+    let detach = || tantalum(&["cache", "detach", &cache]).output().expect("it starts");
+    let ended = detach();
+    let said = String::from_utf8_lossy(&ended.stderr);
+    assert_eq!(ended.status.code(), Some(1), "{said}");
+    let why = format!("the slow device \"{slow}\" has refused page ");
+    assert!(said.contains(&why) && said.lines().count() == 1, "{said}");
+    // Nothing has changed for its clients.
+    for block in 0..100 {
+        assert_eq!(client.read(block).expect("read"), content(block), "block {block}");
+    }
+    client.write(100, &content(100)).expect("written");
+    std::fs::remove_file(&ballast).expect("it is there");
+    let ended = detach();
+    assert!(ended.status.success(), "{ended:?}");
+    assert_eq!(serving.end().0, Some(0));
+    let now = std::fs::read(&slow).expect("the slow device");
+    for block in 0..=100 {
+        let at = (1 << 20) + block as usize * 4096;
+        assert!(now[at..][..4096] == content(block), "block {block}");
+    }
+    drop(disk);
+}
+
 /// A SIGBUS that does not come from the image ends the process as usual.
 #[test]
 fn another_fault_ends_it_too() {

@@ -80,6 +80,35 @@ fn clean_pages_enter_when_a_program_tells_that_they_left_its_memory() {
     place.assert_clean();
 }
 
+/// A mounted cache volume is unmounted before its cache is given up: the file system on the slow
+/// device alone has what was written last.
+#[test]
+fn a_mounted_cache_is_unmounted_and_given_up() {
+    if !possible(&[Need::Program("mkfs.ext4")]) {
+        return;
+    }
+    let place = Place::new("given-up");
+    let [dir, alone, at, flash, slow] =
+        ["m", "alone", "c.toml", "flash", "slow"].map(|name| place.path(name));
+    let sizes = ["--flash-size", "16MiB", "--slow-size", "64MiB"];
+    let words = ["cache", "create", &at, "--flash", &flash, "--slow", &slow];
+    let made = tantalum(&[&words[..], &sizes].concat()).output().expect("it starts");
+    assert!(made.status.success(), "{made:?}");
+    let mounted = Mounted::by(&["cache", "mount"], &dir, &[&at, &dir, "--fs", "ext4"]);
+    let mut mounted = mounted.unwrap_or_else(|(code, said)| panic!("{code:?}: {said}"));
+    // In the memory of the kernel until it is unmounted.
+    fs::write(mounted.path("last"), [7; 10_000]).expect("written");
+    let ended = tantalum(&["cache", "detach", &at]).output().expect("it starts");
+    assert!(ended.status.success(), "{ended:?}");
+    assert_eq!(mounted.wait(), Some(0), "{}", mounted.said());
+    place.assert_clean();
+    fs::create_dir(&alone).expect("a directory");
+    run("mount", &["-o", &format!("loop,ro,offset={VOLUME}"), &slow, &alone]);
+    let last = fs::read(Path::new(&alone).join("last"));
+    run("umount", &[&alone]);
+    assert_eq!(last.expect("the file"), [7; 10_000]);
+}
+
 /// A box that caches nothing has no such ioctl.
 #[test]
 fn other_boxes_take_no_exits() {

@@ -2,7 +2,8 @@
 //! drive's.
 
 use super::report::{
-    CutReport, ReplaceReport, ResizeReport, RestoreReport, ScrubReport, StatsReport, StatusReport,
+    CutReport, DetachReport, ReplaceReport, ResizeReport, RestoreReport, ScrubReport, StatsReport,
+    StatusReport,
 };
 use super::request::{Refusal, Reply, Request};
 use serde::de::DeserializeOwned;
@@ -155,6 +156,14 @@ impl Client {
     /// [`ClientError`]
     pub fn scrub(&mut self) -> Result<ScrubReport, ClientError> {
         self.ask(&Request::Scrub {})
+    }
+
+    /// Gives up the cache of a cache volume, and ends its process.
+    ///
+    /// # Errors
+    /// [`ClientError`]
+    pub fn detach(&mut self) -> Result<DetachReport, ClientError> {
+        self.ask(&Request::Detach {})
     }
 
     /// Puts another device in the place of one that is lost to a log.

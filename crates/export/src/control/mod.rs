@@ -1,5 +1,5 @@
 //! The control socket of a running drive: clients cut and restore its power, give its cache another
-//! size, scrub it, replace a lost device of its log, and read its state.
+//! size, scrub it or give it up, replace a lost device of its log, and read its state.
 //!
 //! `docs/control.md` describes the protocol byte by byte. A client sends lines of JSON, and gets
 //! one line of answer for each, in order. [`Request`] and [`Reply`] are those lines.
@@ -23,9 +23,9 @@ mod server;
 
 pub use client::{Client, ClientError, socket_beside};
 pub use report::{
-    Clients, CommandCounts, CutReport, Described, LATENCY_BOUNDS, LatencyCounts, Line, Panel,
-    Phase, Power, ReplaceReport, ResizeReport, RestoreReport, ScrubReport, StatsReport,
-    StatusReport, Values,
+    Clients, CommandCounts, CutReport, Described, DetachReport, LATENCY_BOUNDS, LatencyCounts,
+    Line, Panel, Phase, Power, ReplaceReport, ResizeReport, RestoreReport, ScrubReport,
+    StatsReport, StatusReport, Values,
 };
 pub use request::{Kind, Refusal, Reply, Request, VERSION};
 pub use server::{ControlServer, Handler, IDLE, MAX_CLIENTS, MAX_LINE, PATIENCE};

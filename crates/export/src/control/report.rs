@@ -224,6 +224,13 @@ impl From<tantalum_device::ScrubOutcome> for ScrubReport {
     }
 }
 
+/// What became of the cache of a volume that is given up.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DetachReport {
+    /// The slow device has everything, from this byte on.
+    pub first_byte: u64,
+}
+
 /// What became of a device of a log.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReplaceReport {

@@ -31,6 +31,9 @@ pub enum Request {
     /// Compares every page of the cache of a cache volume with its checksum: a
     /// [`ScrubReport`](super::ScrubReport).
     Scrub {},
+    /// Brings everything to the slow device of a cache volume while clients go on, ends these and the
+    /// process, and gives up the flash device: a [`DetachReport`](super::DetachReport).
+    Detach {},
     /// Puts another device in the place of one that is lost to the log of a log volume: a
     /// [`ReplaceReport`](super::ReplaceReport).
     Replace {
@@ -75,6 +78,8 @@ pub enum Kind {
     NoCache,
     /// The cache was not scrubbed to the end.
     NotScrubbed,
+    /// The cache was not given up.
+    NotDetached,
     /// The box has no log with such a device, that one is not lost to it, or the new one cannot be
     /// used.
     Device,
@@ -182,6 +187,7 @@ mod tests {
             Request::Restore { salvage: true },
             Request::Resize { flash_bytes: 1 << 40 },
             Request::Scrub {},
+            Request::Detach {},
             Request::Replace { lost: "/b".to_string(), new: "\"\n".to_string(), force: true },
         ] {
             let line = request.line();
@@ -232,6 +238,7 @@ mod tests {
             ("cut", "salvage"),
             ("cut", "bogus"),
             ("scrub", "bogus"),
+            ("detach", "bogus"),
             ("restore", "bogus"),
         ] {
             let line = format!("{{\"version\":1,\"command\":\"{command}\",\"{field}\":true}}");

@@ -7,6 +7,7 @@ use serde_json::Value;
 use std::cell::Cell;
 use std::io;
 use std::rc::Rc;
+use tantalum_rt::sync::WaitQueue;
 use tantalum_rt::wall::Listener;
 use tantalum_rt::{First, Nanos, Rt, first};
 
@@ -37,17 +38,32 @@ pub struct ControlServer<H> {
     rt: Rt,
     handler: H,
     clients: Cell<u32>,
+    /// Requests whose answers the clients do not have yet.
+    under_way: Cell<u32>,
+    answered: WaitQueue,
 }
 
 impl<H: Handler> ControlServer<H> {
     /// A server without clients yet.
     pub fn new(rt: &Rt, handler: H) -> Rc<ControlServer<H>> {
-        Rc::new(ControlServer { rt: rt.clone(), handler, clients: Cell::new(0) })
+        Rc::new(ControlServer {
+            rt: rt.clone(),
+            handler,
+            clients: Cell::new(0),
+            under_way: Cell::new(0),
+            answered: WaitQueue::new(rt, "clients of the control socket to take their answers"),
+        })
     }
 
     /// How many clients there are.
     pub fn clients(&self) -> u32 {
         self.clients.get()
+    }
+
+    /// Waits until every client has the answers to its requests, for [`PATIENCE`] at most.
+    pub async fn answered(&self) {
+        let all = self.answered.until(|| self.under_way.get() == 0);
+        first(all, pause(&self.rt, PATIENCE)).await;
     }
 
     /// Answers all clients of the listener, for ever.
@@ -86,13 +102,17 @@ impl<H: Handler> ControlServer<H> {
         let mut filled = 0;
         loop {
             if let Some(end) = buf[..filled].iter().position(|b| *b == b'\n') {
+                self.under_way.set(self.under_way.get() + 1);
                 let result = match Request::parse(&buf[..end]) {
                     Ok(request) => self.handler.answer(request).await,
                     Err(refusal) => Err(refusal),
                 };
                 buf.copy_within(end + 1..filled, 0);
                 filled -= end + 1;
-                if !self.say(stream, result).await {
+                let taken = self.say(stream, result).await;
+                self.under_way.set(self.under_way.get() - 1);
+                self.answered.notify_all();
+                if !taken {
                     return;
                 }
                 continue;

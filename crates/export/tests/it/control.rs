@@ -133,6 +133,26 @@ fn who_says_nothing_or_takes_nothing_is_let_go() {
     });
 }
 
+/// A process that is about to end waits until its clients have their answers, and not for ever.
+#[test]
+fn answers_are_waited_for_and_not_for_ever() {
+    run(|rt, notes, server| async move {
+        server.answered().await;
+        assert_eq!(rt.now(), Nanos::ZERO);
+        let (slow, deaf) = (connect(&rt, &server).await, connect(&rt, &server).await);
+        say(&slow, Request::Restore { salvage: true }.line()).await;
+        rt.sleep(Nanos(1)).await;
+        server.answered().await;
+        assert_eq!((rt.now(), notes.done.get()), (Nanos::from_secs(1), 1));
+        assert!(line(&slow).await.expect("an answer").result.is_some());
+        // More than the pipe holds.
+        say(&deaf, Request::Stats {}.line()).await;
+        rt.sleep(Nanos(1)).await;
+        server.answered().await;
+        assert_eq!((rt.now(), notes.done.get()), (Nanos::from_secs(1) + PATIENCE, 2));
+    });
+}
+
 #[test]
 fn a_line_is_no_longer_than_it_may_be() {
     run(|rt, notes, server| async move {

@@ -6,7 +6,7 @@ use crate::drive::listen;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
-use tantalum_device::{LiveBox, ResizeError, ScrubError};
+use tantalum_device::{LiveBox, ResizeError, UpkeepError};
 use tantalum_export::control::{
     ControlServer, Handler, Kind, Refusal, Request, ResizeReport, ScrubReport, socket_beside,
 };
@@ -50,12 +50,18 @@ impl Place {
 }
 
 /// Answers clients from now on.
-pub fn begin<B: LiveBox, F: Front>(plug: &Rc<Plug<B, F>>, listener: Listener) {
+pub fn begin<B: LiveBox, F: Front>(
+    plug: &Rc<Plug<B, F>>,
+    listener: Listener,
+) -> Rc<ControlServer<Answers<B, F>>> {
     let server = ControlServer::new(plug.rt(), Answers(plug.clone(), Trouble::new(plug.io())));
-    plug.rt().spawn_background("clients of the control socket", server.serve(listener));
+    let serve = server.clone().serve(listener);
+    plug.rt().spawn_background("clients of the control socket", serve);
+    server
 }
 
-struct Answers<B: LiveBox, F>(Rc<Plug<B, F>>, Trouble);
+/// The answers of a box.
+pub struct Answers<B: LiveBox, F>(Rc<Plug<B, F>>, Trouble);
 
 impl<B: LiveBox, F: Front> Handler for Answers<B, F> {
     fn trouble(&self, error: &std::io::Error) {
@@ -83,19 +89,21 @@ impl<B: LiveBox, F: Front> Handler for Answers<B, F> {
                 serde_json::to_value(ResizeReport { flash_bytes, words })
             }
             Request::Scrub {} => {
-                let found = plug.scrub().await.map_err(not_scrubbed)?;
+                let found = plug.scrub().await.map_err(|e| not_done(e, Kind::NotScrubbed))?;
                 serde_json::to_value(ScrubReport::from(found))
             }
+            Request::Detach {} => serde_json::to_value(plug.detach().await?),
         };
         // Cannot fail: there are no keys but strings.
         Ok(value.unwrap_or_default())
     }
 }
 
-fn not_scrubbed(error: ScrubError) -> Refusal {
+/// `failed`: the kind if there is a cache.
+pub fn not_done(error: UpkeepError, failed: Kind) -> Refusal {
     match error {
-        ScrubError::NoCache(why) => Refusal::new(Kind::NoCache, why),
-        ScrubError::Failed(why) => Refusal::new(Kind::NotScrubbed, why),
+        UpkeepError::NoCache(why) => Refusal::new(Kind::NoCache, why),
+        UpkeepError::Failed(why) => Refusal::new(failed, why),
     }
 }
 

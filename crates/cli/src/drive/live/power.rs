@@ -4,6 +4,8 @@
 //! 2. Hooks of the front run one at a time, in the order of the events: the power is not restored
 //!    before the front knows that it was cut.
 
+mod detach;
+
 use super::report;
 use super::{About, Front, Live, Site};
 use crate::drive::words;
@@ -11,7 +13,7 @@ use crate::members::in_words;
 use crate::out;
 use std::cell::{Cell, RefCell};
 use std::path::Path;
-use tantalum_device::{LiveBox, PowerState, ResizeError, ScrubError, ScrubOutcome, StartError};
+use tantalum_device::{LiveBox, PowerState, ResizeError, ScrubOutcome, StartError, UpkeepError};
 use tantalum_export::control::{CutReport, Kind, Power, Refusal, ReplaceReport, RestoreReport};
 use tantalum_rt::sync::{Semaphore, WaitQueue};
 use tantalum_rt::wall::Io;
@@ -88,8 +90,9 @@ pub struct Plug<B: LiveBox, F> {
     stopping: Cell<bool>,
     /// The front begins to serve, or already serves.
     fronted: Cell<bool>,
-    /// The power came or went.
+    /// The power came or went, or the cache goes.
     changed: WaitQueue,
+    leave: detach::Leave,
 }
 
 impl<B: LiveBox, F: Front> Plug<B, F> {
@@ -112,6 +115,7 @@ impl<B: LiveBox, F: Front> Plug<B, F> {
             stopping: Cell::new(false),
             fronted: Cell::new(false),
             changed: WaitQueue::new(&site.rt, "the power to come or go"),
+            leave: detach::Leave::new(&site.rt),
         }
     }
 
@@ -325,8 +329,8 @@ impl<B: LiveBox, F: Front> Plug<B, F> {
     /// Compares every page of the cache of the box with its checksum, while it is used.
     ///
     /// # Errors
-    /// [`ScrubError`]
-    pub async fn scrub(&self) -> Result<ScrubOutcome, ScrubError> {
+    /// [`UpkeepError`]
+    pub async fn scrub(&self) -> Result<ScrubOutcome, UpkeepError> {
         // A task waits for it: at time scale 0 what it waits for takes no real time.
         let _announced = self.rt.outstanding("a look at every page of the cache");
         self.bare().scrub().await

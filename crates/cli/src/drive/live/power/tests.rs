@@ -13,8 +13,8 @@ use tantalum_device::{
 };
 use tantalum_drive::{Design, Drive};
 use tantalum_nand::{PageAddr, PageState, Unit};
-use tantalum_rt::Runtime;
 use tantalum_rt::wall::WallOptions;
+use tantalum_rt::{Runtime, join};
 
 /// A front that records its hooks.
 #[derive(Default)]
@@ -202,6 +202,72 @@ impl LiveBox for Stopping {
         self.looks.set(self.looks.get() + 1);
         self.ram.shown()
     }
+
+    async fn clean(&self) -> Result<(), UpkeepError> {
+        match self.defect.get() {
+            true => Err(UpkeepError::Failed("it was told to".to_string())),
+            false => Ok(()),
+        }
+    }
+
+    async fn detach(&self) -> Result<u64, UpkeepError> {
+        self.clean().await.map(|()| 4096)
+    }
+}
+
+/// This box with a plug, and on.
+async fn stopping(rt: Rt) -> (Stopping, Plug<Stopping, Ear>) {
+    let ram = RamDevice::new(&rt, RamOptions::new(Caps::power_safe(8, Payload::Bytes)));
+    let (defect, looks) = Default::default();
+    let stopping = Stopping { ram, defect, looks };
+    let drive = Stats::new(&rt, stopping.clone());
+    let site = Site { io: rt.io().expect("on the wall clock"), rt, drive };
+    let about = About { image: None, time_scale: 0.0, killed: false, log: None };
+    let plug = Plug::new(&site, Ear::default(), about, false);
+    plug.begin().await.expect("it starts");
+    (stopping, plug)
+}
+
+/// A box whose cache cannot be cleaned goes on; those who ask while it ends get one answer.
+#[test]
+fn a_cache_is_given_up_once() {
+    let options = WallOptions { time_scale: 0.0, ..WallOptions::default() };
+    let mut runtime = Runtime::wall_time(1, options).expect("a clock");
+    let rt = runtime.handle();
+    let done = runtime.block_on(async move {
+        for fails_at_last in [false, true] {
+            let (stopping, plug) = stopping(rt.clone()).await;
+            stopping.defect.set(true);
+            let refused = plug.detach().await.expect_err("it cannot be cleaned");
+            assert_eq!((refused.kind, &*refused.message), (Kind::NotDetached, "it was told to"));
+            assert!(!plug.is_to_detach() && !plug.is_stopping());
+            stopping.defect.set(false);
+            let says = || report::status(&plug).lines.iter().any(|line| line.label == "detach");
+            assert!(!says());
+            let ends = async {
+                plug.until_to_detach().await;
+                assert!(says());
+                plug.stop().await.expect("it stops");
+                stopping.defect.set(fails_at_last);
+                let detached = plug.detach_unused().await;
+                plug.answer_detach(detached)
+            };
+            let asked = join(plug.detach(), plug.detach());
+            let ((first, second), ended) = join(asked, ends).await;
+            assert_eq!(first, second);
+            match (first, ended) {
+                (Ok(report), Ok(())) => {
+                    assert_eq!((report.first_byte, fails_at_last), (4096, false))
+                }
+                (Err(refused), Err(why)) => {
+                    assert!(fails_at_last && refused.kind == Kind::NotDetached);
+                    assert!(why == refused.message && why.contains("served again"), "{why}");
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+    });
+    done.expect("it ends");
 }
 
 /// A box that has stopped itself still has power, and a restore starts it again. Its status says
@@ -212,14 +278,7 @@ fn a_box_that_has_stopped_itself_is_started_anew() {
     let mut runtime = Runtime::wall_time(1, options).expect("a clock");
     let rt = runtime.handle();
     let done = runtime.block_on(async move {
-        let ram = RamDevice::new(&rt, RamOptions::new(Caps::power_safe(8, Payload::Bytes)));
-        let (defect, looks) = Default::default();
-        let stopping = Stopping { ram, defect, looks };
-        let drive = Stats::new(&rt, stopping.clone());
-        let site = Site { io: rt.io().expect("on the wall clock"), rt, drive };
-        let about = About { image: None, time_scale: 0.0, killed: false, log: None };
-        let plug = Plug::new(&site, Ear::default(), about, false);
-        plug.begin().await.expect("it starts");
+        let (stopping, plug) = stopping(rt).await;
         let status = report::status(&plug);
         assert_eq!((status.power, status.defect.as_deref()), (Power::On, None));
         // A look is a pass over all units of a drive: there is one for each answer.
