@@ -3,13 +3,15 @@
 use super::history::History;
 use super::layout::Wanted;
 use super::panel::Told;
-use super::text::{more, wrapped};
+use super::text::{cut, more, wrapped};
+use crate::counted::counted;
 use crate::drive::{remote, size, words};
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Style, Stylize};
 use ratatui::text::Line;
 use ratatui::widgets::{Paragraph, Widget};
+use std::path::Path;
 use tantalum_export::control::{Power, StatusReport};
 
 /// The contents of the screen.
@@ -82,10 +84,8 @@ impl Screen<'_> {
             Power::Off => " OFF ".white().on_red(),
             other => remote::power(other).black().on_yellow(),
         };
-        let place = s.image.as_deref().unwrap_or("in memory");
-        let title = format!(" {} {}  {place}", s.design, size(s.capacity_bytes));
-        let cuts = if s.cuts == 1 { "cut" } else { "cuts" };
-        let more = format!("  time scale {}, {} {cuts}", s.time_scale, s.cuts);
+        let room = area.width.saturating_sub(power.width() as u16);
+        let (title, more) = title(s, room);
         let first = Line::from_iter([power, title.bold(), more.into()]);
         Paragraph::new(Vec::from_iter([first].into_iter().chain(second))).render(area, buf);
     }
@@ -102,6 +102,24 @@ impl Screen<'_> {
             }
             (None, None, None) => ("never cut".into(), Style::new().dim()),
         }
+    }
+}
+
+/// What the box is and what else fits beside that: a path becomes the name of its file first, and then
+/// whole fields are left out.
+fn title(s: &StatusReport, room: u16) -> (String, String) {
+    let whole = s.image.as_deref().unwrap_or("in memory");
+    let name = Path::new(whole).file_name().map_or(whole.into(), |name| name.to_string_lossy());
+    let scale = format!("  time scale {}", s.time_scale);
+    let all = format!("{scale}, {}", counted(s.cuts, "cut", "cuts"));
+    let title = |place: &str| format!(" {} {}  {place}", s.design, size(s.capacity_bytes));
+    let (title_whole, title_name) = (title(whole), title(&name));
+    let ways = [(&title_whole, &*all), (&title_name, &*all), (&title_name, &*scale)];
+    let width = |text: &str| text.chars().count();
+    let fits = |(title, more): &(&String, &str)| width(title) + width(more) <= usize::from(room);
+    match ways.into_iter().find(fits) {
+        Some((title, more)) => (title.clone(), more.to_string()),
+        None => (cut(&title_name, room), String::new()),
     }
 }
 

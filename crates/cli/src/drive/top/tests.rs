@@ -151,6 +151,27 @@ fn a_picture_has_what_there_is() {
     }
 }
 
+/// A path that is too long becomes the name of its file; then whole fields are left out.
+#[test]
+fn a_title_has_no_cut_words() {
+    let mut sample = sample(1, 0, 0);
+    sample.status.image = Some("/tmp/tantalum.a1b2/disk.img".to_string());
+    let mut history = History::default();
+    history.add(sample);
+    for (width, title) in [
+        (80, " ON  durassd 8.00 GiB  /tmp/tantalum.a1b2/disk.img  time scale 0, 0 cuts"),
+        (72, " ON  durassd 8.00 GiB  /tmp/tantalum.a1b2/disk.img  time scale 0, 0 cuts"),
+        (71, " ON  durassd 8.00 GiB  disk.img  time scale 0, 0 cuts"),
+        (60, " ON  durassd 8.00 GiB  disk.img  time scale 0, 0 cuts"),
+        (50, " ON  durassd 8.00 GiB  disk.img  time scale 0"),
+        (40, " ON  durassd 8.00 GiB  disk.img"),
+        (24, " ON  durassd 8.00 GiB  …"),
+    ] {
+        let seen = picture(&history, width, 24);
+        assert_eq!(seen.lines().next(), Some(title), "{width} columns");
+    }
+}
+
 /// If the screen lacks a line, no line of a panel is left out.
 #[test]
 fn a_low_screen_has_all_lines_of_the_panels() {
