@@ -50,7 +50,7 @@ pub fn script_of(program: &str) -> &'static str {
         }
         "mariadbd" | "mariadb" | "mariadb-install-db" | "setpriv" | "postgres" | "initdb"
         | "pg_amcheck" | "psql" => "scripts/install-databases",
-        "chromium" => "scripts/install-chromium",
+        "chromium" => "scripts/install-picture-tools",
         _ => "scripts/install-mount-tools",
     }
 }
