@@ -1,7 +1,7 @@
 //! A host whose disk is full. Needs root, for a small file system.
 
 use crate::common::live::{Nbd, Serving, socket, tantalum};
-use crate::mounting::{Place, run};
+use crate::mounting::{Place, output, run};
 use std::io::Read;
 use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
@@ -24,6 +24,15 @@ impl Drop for Disk<'_> {
     fn drop(&mut self) {
         // (The files of a process that has ended may stay in use for a moment.)
         let _ = Command::new("umount").args(["-l", self.0]).status();
+    }
+}
+
+/// A loop device.
+struct Loop(String);
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        let _ = Command::new("losetup").args(["-d", &self.0]).status();
     }
 }
 
@@ -87,12 +96,13 @@ fn a_cache_is_not_given_up_for_a_slow_device_without_room() {
     let place = Place::new("no-room");
     let at = place.path("disk");
     let disk = Disk::new(&at);
-    let [cache, flash, slow, ballast] =
+    let [cache, flash, file, ballast] =
         ["c.toml", "flash", "disk/slow", "disk/ballast"].map(|name| place.path(name));
-    // Written nowhere but in the room of its label.
-    let file = std::fs::File::create(&slow).expect("a file");
-    file.set_len(64 << 20).expect("a length");
-    let words = ["--flash", &flash, "--flash-size", "8MiB", "--slow", &slow];
+    // A sparse file is refused; a block device does not say that it is one.
+    std::fs::File::create(&file).and_then(|file| file.set_len(64 << 20)).expect("a file");
+    let slow = Loop(output("losetup", &["--show", "-f", &file]).trim().to_string());
+    let slow = &slow.0;
+    let words = ["--flash", &flash, "--flash-size", "8MiB", "--slow", slow];
     let made = tantalum(&[&["cache", "create", &cache], &words[..]].concat()).output();
     let made = made.expect("it starts");
     assert!(made.status.success(), "{made:?}");
@@ -102,9 +112,9 @@ fn a_cache_is_not_given_up_for_a_slow_device_without_room() {
     let serving = Serving::start(command);
     let mut client = Nbd::connect(&nbd).expect("a server");
     let content = |block: u64| [block as u8 | 1; 4096];
-    let full = Command::new("fallocate").args(["-l", "64MiB", &ballast]).status();
-    assert!(!full.expect("it starts").success(), "there is room for it");
-    run("sh", &["-c", "cat /dev/zero > \"$0\" || test -s \"$0\"", &ballast]);
+    // Until there is no room left.
+    let full = std::fs::write(&ballast, vec![1; 64 << 20]).expect_err("it does not fit");
+    assert_eq!(full.kind(), std::io::ErrorKind::StorageFull);
     for block in 0..100 {
         client.write(block, &content(block)).expect("written");
     }
@@ -124,7 +134,7 @@ fn a_cache_is_not_given_up_for_a_slow_device_without_room() {
     let ended = detach();
     assert!(ended.status.success(), "{ended:?}");
     assert_eq!(serving.end().0, Some(0));
-    let now = std::fs::read(&slow).expect("the slow device");
+    let now = std::fs::read(slow).expect("the slow device");
     for block in 0..=100 {
         let at = (1 << 20) + block as usize * 4096;
         assert!(now[at..][..4096] == content(block), "block {block}");
