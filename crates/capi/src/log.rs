@@ -542,7 +542,7 @@ fn lost_index(log: &BlockingLog, named: Option<&str>) -> Result<usize, Failure> 
     };
     all.position(|d| d.name == name).ok_or_else(|| {
         Failure::invalid(format!(
-            "{name} was no device of the log when it was opened: null stands for the one that is lost"
+            "\"{name}\" was no device of the log when it was opened: null stands for the one that is lost"
         ))
     })
 }

@@ -37,9 +37,9 @@ pub struct OneCopy {
 impl fmt::Display for OneCopy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let OneCopy { lsn, end, on, place } = self;
-        write!(f, "{lsn} to {end}: only {on} has them; ")?;
+        write!(f, "{lsn} to {end}: only \"{on}\" has them; ")?;
         match place {
-            Some((device, offset)) => write!(f, "{device} is damaged at byte {offset}"),
+            Some((device, offset)) => write!(f, "\"{device}\" is damaged at byte {offset}"),
             None => write!(f, "no other device does"),
         }
     }

@@ -296,7 +296,7 @@ pub(crate) fn divide(
     }
     let (Ok(main_sections), Ok(second_sections)) = (u32::try_from(main), u32::try_from(second))
     else {
-        let what = format!("{name} has too many sections: make them larger");
+        let what = format!("\"{name}\" has too many sections: make them larger");
         return Err(OpenError::Options(what));
     };
     let section_units = section as u32;

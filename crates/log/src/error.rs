@@ -21,7 +21,7 @@ impl Damage {
     #[must_use]
     pub fn found(&self) -> String {
         let place = match &self.place {
-            Some((device, offset)) => format!(" ({device}, byte {offset})"),
+            Some((device, offset)) => format!(" (\"{device}\", byte {offset})"),
             None => " (no device has these bytes)".to_string(),
         };
         let below = match self.watermark > self.lsn {
@@ -52,15 +52,15 @@ pub enum OpenError {
     Options(String),
     /// Slow writes are to be written again, and writes of files block the thread that would do so.
     #[error(
-        "a slow write to {0} blocks the thread that would write it again elsewhere, since io_uring \
+        "a slow write to \"{0}\" blocks the thread that would write it again elsewhere, since io_uring \
          is not used: allow io_uring, or open the log without hedging"
     )]
     Hedging(String),
     /// The device carries stamps.
-    #[error("{0} carries stamps, and a log carries bytes: use a device that stores bytes")]
+    #[error("\"{0}\" carries stamps, and a log carries bytes: use a device that stores bytes")]
     Stamps(String),
     /// The size of its blocks does not suit.
-    #[error("{device} has blocks of {block} bytes, and {unit} are needed: {help}")]
+    #[error("\"{device}\" has blocks of {block} bytes, and {unit} are needed: {help}")]
     Blocks {
         /// The device.
         device: String,
@@ -72,7 +72,7 @@ pub enum OpenError {
         help: &'static str,
     },
     /// The device is too small.
-    #[error("{device} has {bytes} bytes, and {needed} are needed: use a larger device{or}")]
+    #[error("\"{device}\" has {bytes} bytes, and {needed} are needed: use a larger device{or}")]
     TooSmall {
         /// The device.
         device: String,
@@ -84,10 +84,10 @@ pub enum OpenError {
         or: &'static str,
     },
     /// Two devices are one.
-    #[error("{0} and {1} are the same device: name each once")]
+    #[error("\"{0}\" and \"{1}\" are the same device: name each once")]
     Twice(String, String),
     /// Something is on the device.
-    #[error("{device} holds {what}: create the log with `force` to destroy that")]
+    #[error("\"{device}\" holds {what}: create the log with `force` to destroy that")]
     NotBlank {
         /// The device.
         device: String,
@@ -96,24 +96,24 @@ pub enum OpenError {
     },
     /// Nothing of a log is on the device.
     #[error(
-        "{0} holds no log that can be found: name the device itself, or restore it from a copy"
+        "\"{0}\" holds no log that can be found: name the device itself, or restore it from a copy"
     )]
     NoLog(String),
     /// Both superblocks of the device are damaged.
     #[error(
-        "{0} is a device of a log, and both its superblocks are damaged: restore the devices of \
+        "\"{0}\" is a device of a log, and both its superblocks are damaged: restore the devices of \
          the log from copies of one moment"
     )]
     Superblock(String),
     /// No state of the log can be read on the device.
     #[error(
-        "{0} is a device of the log, and both its copies of the log's state are damaged: restore \
+        "\"{0}\" is a device of the log, and both its copies of the log's state are damaged: restore \
          the devices of the log from copies of one moment"
     )]
     State(String),
     /// The log is of a newer version.
     #[error(
-        "{device} holds a log of version {version}, and this program knows up to {}: use a \
+        "\"{device}\" holds a log of version {version}, and this program knows up to {}: use a \
              newer program, or fill its first 128 KiB with zeros and lose that log",
         crate::superblock::VERSION
     )]
@@ -124,7 +124,7 @@ pub enum OpenError {
         version: u32,
     },
     /// The device belongs to another log.
-    #[error("{device} belongs to another log than {other}: name the devices of one log")]
+    #[error("\"{device}\" belongs to another log than \"{other}\": name the devices of one log")]
     OtherLog {
         /// The device.
         device: String,
@@ -133,7 +133,7 @@ pub enum OpenError {
     },
     /// The log was made otherwise than is expected.
     #[error(
-        "{device} is of a log that was made with {what} = {made}, and `expects` says {what} = \
+        "\"{device}\" is of a log that was made with {what} = {made}, and `expects` says {what} = \
          {expected}: set it to {made}, or name the devices of the log that is meant"
     )]
     Differs {
@@ -148,7 +148,7 @@ pub enum OpenError {
     },
     /// The device is for something else than is expected.
     #[error(
-        "{device} is {} of its log, and `expects` says {}: name it as what it is",
+        "\"{device}\" is {} of its log, and `expects` says {}: name it as what it is",
         role(*made),
         role(other_role(*made))
     )]
@@ -183,7 +183,7 @@ pub enum OpenError {
     },
     /// The device has an older state than the others.
     #[error(
-        "{device} is at generation {generation} of the log, and others are at {newest}: it is \
+        "\"{device}\" is at generation {generation} of the log, and others are at {newest}: it is \
              an older copy of a device; name the device itself{or}"
     )]
     Older {
@@ -198,7 +198,7 @@ pub enum OpenError {
     },
     /// Blocks are newer than every state.
     #[error(
-        "{device} has blocks of epoch {epoch}, and no device has a state newer than epoch \
+        "\"{device}\" has blocks of epoch {epoch}, and no device has a state newer than epoch \
              {newest}: at least one device is an older copy; name the devices themselves"
     )]
     StateLost {
@@ -366,7 +366,7 @@ pub enum LogError {
     Failed(String),
     /// The log was closed, and a device still has something to write.
     #[error(
-        "{device} does not answer, and may still write what it was given: open the log again only \
+        "\"{device}\" does not answer, and may still write what it was given: open the log again only \
          after that device had a power cycle"
     )]
     Unanswered {

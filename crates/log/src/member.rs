@@ -53,7 +53,7 @@ fn durable_by(
 ) -> Result<DurableBy, OpenError> {
     let Some(by) = DurableBy::of(caps) else {
         return Err(OpenError::Options(format!(
-            "{name} loses what it acknowledged, and its flushes do nothing: use another device"
+            "\"{name}\" loses what it acknowledged, and its flushes do nothing: use another device"
         )));
     };
     Ok(match (by, barrier, role) {
@@ -94,8 +94,8 @@ impl<D: BlockDevice> Member<D> {
     /// Its name, and why it failed, as far as that is known.
     pub fn what_failed(&self) -> String {
         match &*self.cause.borrow() {
-            Some(error) => format!("\"{}\": {error}", self.name),
-            None => format!("\"{}\"", self.name),
+            Some(error) => format!("{}: {error}", self.name),
+            None => self.name.clone(),
         }
     }
 

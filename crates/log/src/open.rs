@@ -95,7 +95,7 @@ async fn open_all<D: BlockDevice + 'static>(
     let candidates = identify(devices, options).await?;
     check_record(&candidates[0].member.superblock, options)?;
     for (name, table) in &options.latencies {
-        let refused = |fault| OpenError::Options(format!("the latencies of {name}: {fault}"));
+        let refused = |fault| OpenError::Options(format!("the latencies of \"{name}\": {fault}"));
         table.check().map_err(refused)?;
     }
     let all = candidates.iter().map(|c| &*c.member);

@@ -122,7 +122,7 @@ impl LogStats {
             };
             Some(match d.name.as_str() {
                 "" => format!("device {} {why}", d.index),
-                name => format!("device {} ({name}) {why}", d.index),
+                name => format!("device {} (\"{name}\") {why}", d.index),
             })
         };
         self.devices.iter().filter_map(said).collect()

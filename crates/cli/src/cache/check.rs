@@ -95,7 +95,7 @@ async fn lost(name: &str, of: &CacheDescription, store: &DeviceStore<MemberLink>
     let label = FlashCache::<MemberLink, _>::describe_store(store).await;
     let why = match label.ok().flatten().map(|label| label.state) {
         Some(StoreState::Complete) => format!(
-            "the flash device {flash} holds no cache, and the slow device {slow} has every page that was \
+            "the flash device \"{flash}\" holds no cache, and the slow device \"{slow}\" has every page that was \
              flushed: if the flash device was lost put a blank one there, and `tantalum cache serve \
              {name}` goes on with a new cache"
         ),

@@ -119,7 +119,7 @@ pub fn create(arguments: &CreateArguments) -> u8 {
 
 fn said(of: &Report) -> String {
     format!(
-        "{}: a cache of {} on {}, and a volume of {} over {}{}{}\n",
+        "{}: a cache of {} on \"{}\", and a volume of {} over \"{}\"{}{}\n",
         of.cache,
         bytes_in_words(of.flash_bytes),
         of.flash,
@@ -152,22 +152,22 @@ async fn lost(of: &CacheDescription, devices: &CacheDevices) -> Vec<String> {
         is_ours |= is_here;
         if label.state == StoreState::NeedsCache {
             let place = match (is_here, &found) {
-                (true, _) => flash.to_string(),
+                (true, _) => format!("\"{flash}\""),
                 (false, Ok(_) | Err(OpenError::NoCache)) => {
-                    format!("another flash device than {flash}")
+                    format!("another flash device than \"{flash}\"")
                 }
                 // Perhaps it is this one, and damaged.
                 (false, Err(_)) => "its flash device".to_string(),
             };
             lost.push(format!(
-                "pages of {slow} may have their newest versions only on {place}: these are lost with a \
-                 new cache (`tantalum cache detach` of the old one brings them to {slow} before)"
+                "pages of \"{slow}\" may have their newest versions only on {place}: these are lost with a \
+                 new cache (`tantalum cache detach` of the old one brings them to \"{slow}\" before)"
             ));
         }
     }
     if cache.is_some() && !is_ours {
         lost.push(format!(
-            "{flash} is the flash device of another cache, whose slow device may lack pages that it \
+            "\"{flash}\" is the flash device of another cache, whose slow device may lack pages that it \
              has: these are lost with a new cache"
         ));
     }
@@ -245,7 +245,7 @@ fn try_create(arguments: &CreateArguments) -> Result<Report, Failed> {
             adopted: description.label == LabelPlace::End,
         }),
         _ => Err(failed(format!(
-            "{name} could not be written; the cache is made: try again with --force"
+            "\"{name}\" could not be written; the cache is made: try again with --force"
         ))),
     }
 }

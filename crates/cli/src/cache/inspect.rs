@@ -125,7 +125,7 @@ fn look(path: &Path) -> Result<Report, Failed> {
         {
             let says = description.page_bytes;
             faults.push(format!(
-                "{name} says page_bytes = {says}, and the cache has pages of {is}: set it to {is}"
+                "\"{name}\" says page_bytes = {says}, and the cache has pages of {is}: set it to {is}"
             ));
         }
         let store = match description.store(devices.slow.device()) {

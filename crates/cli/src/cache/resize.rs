@@ -134,7 +134,7 @@ fn try_resize(path: &Path, bytes: u64) -> Result<(Report, String), Failed> {
         ftruncate(&open(&flash).map_err(told)?, bytes).map_err(|e| told(e.into()))?;
     }
     let said = format!(
-        "{}: {} of {}: {}, with {}\n",
+        "{}: {} of \"{}\": {}, with {}\n",
         path.display(),
         bytes_in_words(bytes),
         flash.display(),

@@ -201,7 +201,7 @@ fn log_on_files(arguments: &BenchArguments) -> Result<BlockingLog, Failed> {
         if !folder.is_dir() {
             let is = if folder.exists() { "is no folder" } else { "is not there" };
             let name = folder.display();
-            return Err(usage(format!("{name} {is}: name the folder of a disk to measure")));
+            return Err(usage(format!("\"{name}\" {is}: name the folder of a disk to measure")));
         }
         let path = folder.join(format!("tantalum-bench-{}-{i}.log", std::process::id()));
         make(&path, size, &mut options)?;

@@ -186,7 +186,7 @@ fn try_create(arguments: &CreateArguments) -> Result<Report, (String, u8)> {
     match sink.put(&text) {
         out::OK => Ok(report(path, &description, bytes)),
         _ => Err(failed(format!(
-            "{name} could not be written; the log is made: try again with --force"
+            "\"{name}\" could not be written; the log is made: try again with --force"
         ))),
     }
 }
@@ -194,7 +194,7 @@ fn try_create(arguments: &CreateArguments) -> Result<Report, (String, u8)> {
 /// A write that its file system refuses makes the log lose the device.
 fn is_thin(name: &str, caps: &Caps) -> String {
     format!(
-        "{name} is sparse or thinly provisioned: the log stops, or loses it, if a write finds no room; \
+        "\"{name}\" is sparse or thinly provisioned: the log stops, or loses it, if a write finds no room; \
          `fallocate -l {} {name}` gives a file all of its room",
         caps.bytes()
     )
@@ -215,7 +215,7 @@ fn report(path: &Path, of: &Description, bytes: u64) -> Report {
 
 fn said(of: &Report) -> String {
     let volume = match &of.backing {
-        Some(backing) => format!(", and a volume over {backing}"),
+        Some(backing) => format!(", and a volume over \"{backing}\""),
         None => String::new(),
     };
     let archive = if of.archive.is_some() { " and an archive" } else { "" };

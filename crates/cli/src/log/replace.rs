@@ -102,7 +102,7 @@ fn said(of: &Report) -> String {
     let (first, end) = (Lsn(of.first), Lsn(of.end));
     let already = if of.copied { "" } else { "; it had them already" };
     format!(
-        "{}: {} has everything from {first} to {end}, and the place of {}{already}\n",
+        "{}: \"{}\" has everything from {first} to {end}, and the place of \"{}\"{already}\n",
         of.log, of.new, of.lost
     )
 }
@@ -110,7 +110,7 @@ fn said(of: &Report) -> String {
 /// What to say when it begins, since it may take a while.
 fn begins(arguments: &ReplaceArguments) -> String {
     let (log, new) = (arguments.log.display(), arguments.new.display());
-    format!("{log}: {new} gets what the log has ...")
+    format!("{log}: \"{new}\" gets what the log has ...")
 }
 
 /// Asks the process that serves the log.
@@ -122,7 +122,7 @@ fn ask(mut client: Client, arguments: &ReplaceArguments) -> Result<ReplaceReport
     let (lost, new) = (whole(&arguments.lost)?, whole(&arguments.new)?);
     let log = arguments.log.display();
     out::note(format_args!(
-        "{log}: the process that serves it is asked to put {} in the place of {} ...",
+        "{log}: the process that serves it is asked to put \"{}\" in the place of \"{}\" ...",
         arguments.new.display(),
         arguments.lost.display()
     ));
@@ -164,7 +164,7 @@ async fn whole<D: BlockDevice + Clone + 'static>(log: &Log<D>, new: &str) -> Res
         None => Ok(()),
         Some(part) => Err((
             format!(
-                "{new} has the place already, and not everything: {part}: --force writes all of it \
+                "\"{new}\" has the place already, and not everything: {part}: --force writes all of it \
                  anew"
             ),
             out::FAILED,
@@ -185,7 +185,7 @@ fn try_replace(arguments: &ReplaceArguments) -> Result<ReplaceReport, Failed> {
     let text = description.text().map_err(usage)?;
     let sink = out::Sink::open(path).map_err(usage)?;
     if let Some(why) = no_device(&new_path) {
-        let why = format!("{new_name} {why}: name a file or block device that is there");
+        let why = format!("\"{new_name}\" {why}: name a file or block device that is there");
         return Err(usage(why));
     }
     let mut runtime = runtime().map_err(failed)?;
@@ -203,7 +203,7 @@ fn try_replace(arguments: &ReplaceArguments) -> Result<ReplaceReport, Failed> {
             return Err(usage(match before.copies < 2 {
                 true => ONE_COPY.to_string(),
                 false => format!(
-                    "{name}: no other device of the log is there from which {new_name} could get \
+                    "{name}: no other device of the log is there from which \"{new_name}\" could get \
                      what the log has"
                 ),
             }));
@@ -215,7 +215,8 @@ fn try_replace(arguments: &ReplaceArguments) -> Result<ReplaceReport, Failed> {
             None => true,
             Some(place) if place == index => force || lost == new_path,
             Some(place) => {
-                let why = format!("{new_name} is device {place} of the log already: name another");
+                let why =
+                    format!("\"{new_name}\" is device {place} of the log already: name another");
                 return Err(usage(why));
             }
         };

@@ -386,7 +386,7 @@ const WORDS: [(&str, &str); 9] = [
 /// A text that calls a device by one of these words, with its path behind the first of them. "The
 /// flash device of its cache" may be another one.
 fn named(mut text: String, words: &[&str], path: &Path) -> String {
-    let path = format!(" {}", path.display());
+    let path = format!(" \"{}\"", path.display());
     let ends = |word: &&str| {
         let mut at = text.match_indices(*word).map(|(at, word)| at + word.len());
         at.find(|end| !text[*end..].starts_with(" of its"))

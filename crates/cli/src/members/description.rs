@@ -194,7 +194,8 @@ impl Description {
         description.check_lasting(path)?;
         let wrong = description.read_tables().err();
         let name = path.display();
-        let wrong = wrong.map(|why| format!("{why}: mend it, or leave `latencies` out of {name}"));
+        let wrong =
+            wrong.map(|why| format!("{why}: mend it, or leave `latencies` out of \"{name}\""));
         Ok((description, wrong))
     }
 
@@ -262,9 +263,9 @@ impl Description {
         }
         let all = || devices.iter().chain(archive.as_ref());
         let Some(index) = all().position(|path| path == lost) else {
-            let known: Vec<_> = all().map(|path| path.display().to_string()).collect();
+            let known: Vec<_> = all().map(|path| format!("\"{}\"", path.display())).collect();
             let (lost, known) = (lost.display(), known.join(", "));
-            let unknown = format!("the log has no device {lost}: it has {known}");
+            let unknown = format!("the log has no device \"{lost}\": it has {known}");
             return match all().position(|path| path == new) {
                 Some(index) => Ok(Replaced { of, index, unknown: Some(unknown) }),
                 None => Err(unknown),

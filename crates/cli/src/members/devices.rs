@@ -202,7 +202,7 @@ fn there(of: &Description) -> Description {
     let is_there = |device: &PathBuf| {
         let why = no_device(device);
         if let Some(why) = why {
-            out::note(format_args!("{} {why}", device.display()));
+            out::note(format_args!("\"{}\" {why}", device.display()));
         }
         why.is_none()
     };
@@ -215,7 +215,7 @@ fn there(of: &Description) -> Description {
 
 /// What to say of something in whose place is no device, for this reason.
 pub fn not_there(name: &str, why: &str) -> String {
-    format!("{name} {why}: bring it back, or restore it from a copy")
+    format!("\"{name}\" {why}: bring it back, or restore it from a copy")
 }
 
 /// Why there is no device at this path that could hold anything; `None`: there may be one.
@@ -338,16 +338,18 @@ fn distinct<'a>(paths: impl Iterator<Item = &'a PathBuf>) -> Result<(), String> 
             match storage.shares(other) {
                 None => {}
                 Some(Shared::All) => {
-                    return Err(format!("{at} and {path} are the same device: name each once"));
+                    return Err(format!(
+                        "\"{at}\" and \"{path}\" are the same device: name each once"
+                    ));
                 }
                 Some(Shared::ByLoop) => {
                     return Err(format!(
-                        "{at} and {path} are the same device, by a loop device: name each once"
+                        "\"{at}\" and \"{path}\" are the same device, by a loop device: name each once"
                     ));
                 }
                 Some(Shared::Disk) => {
                     return Err(format!(
-                        "{at} and {path} are a disk and a partition of it: name one of them"
+                        "\"{at}\" and \"{path}\" are a disk and a partition of it: name one of them"
                     ));
                 }
             }

@@ -79,7 +79,7 @@ impl ServedLog {
     /// What has to be said of a device that is lost to the log from now on.
     fn is_lost(&self, index: usize, name: &str) -> String {
         let at = self.at.display();
-        let what = format!("{at}: device {index} ({name}) is lost");
+        let what = format!("{at}: device {index} (\"{name}\") is lost");
         match self.description.borrow().copies < 2 {
             true => format!("{what}, and takes nothing before the log starts again: see to it"),
             false => format!("{what}, and records have fewer copies: {}", put_another(at, name)),
@@ -174,16 +174,16 @@ impl ServedLog {
         let others = others.map(|(_, path)| path);
         let opened = open_another(&self.rt, new, place, others, self.opening);
         let (name, member) = opened.map_err(|why| Refusal::new(Kind::Device, why))?;
-        out::note(format_args!("{name} gets what the log has, in the place of device {index}"));
+        out::note(format_args!("\"{name}\" gets what the log has, in the place of device {index}"));
         let replaced = self.volume.replace(index, name.clone(), member.clone(), force).await;
         match replaced {
             Ok(stats) => {
                 self.members.add(member);
-                out::note(format_args!("{name} is device {index} of the log now"));
+                out::note(format_args!("\"{name}\" is device {index} of the log now"));
                 Ok(stats)
             }
             Err(error) => {
-                out::note(format_args!("{name} is no device of the log: {error}"));
+                out::note(format_args!("\"{name}\" is no device of the log: {error}"));
                 Err(refusal(&error))
             }
         }

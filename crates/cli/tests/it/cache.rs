@@ -746,7 +746,8 @@ fn devices_that_are_not_one_cache_are_told() {
     // The flash device of another cache.
     let name = |path: &Path| path.display().to_string();
     std::fs::write(&at, text.replace(&name(&flash), &name(&other))).expect("written");
-    let why = format!("{} and the slow store {} belong to different", name(&other), name(&slow));
+    let why =
+        format!("\"{}\" and the slow store \"{}\" belong to different", name(&other), name(&slow));
     assert_eq!(one_fault(&why), 1);
     // Another size of pages than the cache has.
     std::fs::write(&at, text.replace("= 4096", "= 8192")).expect("written");
@@ -762,7 +763,7 @@ fn devices_that_are_not_one_cache_are_told() {
     assert_eq!(one_fault("is an older copy"), 1);
     // What is too small is told as that, whatever is on it.
     std::fs::write(&flash, &old[..8192]).expect("written");
-    let why = format!("the flash device {} has 8192 bytes", name(&flash));
+    let why = format!("the flash device \"{}\" has 8192 bytes", name(&flash));
     assert_eq!(one_fault(&why), 0);
     for (verb, code) in [("check", 2), ("scrub", 2), ("detach", 2)] {
         let said = cache(verb, &[&at], code).1;
@@ -790,13 +791,13 @@ fn a_new_cache_says_which_pages_are_lost_with_the_old_one() {
     assert!(said.contains("holds a cache") && !said.contains("are lost"), "{said}");
     let serving = serve(&at, &crate::common::live::socket("given-up.sock"));
     drop(serving); // Killed: the slow device may lack pages.
-    let lost = format!("pages of {} may have their newest versions only on ", slow.display());
-    let elsewhere = format!("another flash device than {}: these are lost", new.display());
+    let lost = format!("pages of \"{}\" may have their newest versions only on ", slow.display());
+    let elsewhere = format!("another flash device than \"{}\": these are lost", new.display());
     let said = create(&new, &[], 2);
     assert!(said.contains("--force") && said.contains(&lost), "{said}");
     assert!(said.contains(&elsewhere) && said.lines().count() == 1, "{said}");
     let said = create(&flash, &[], 2);
-    assert!(said.contains(&format!("{lost}{}: these are lost", flash.display())), "{said}");
+    assert!(said.contains(&format!("{lost}\"{}\": these are lost", flash.display())), "{said}");
     let said = create(&new, &[force], 0);
     assert!(said.contains(&format!("note: {lost}")) && said.contains(&elsewhere), "{said}");
     // The flash device of a cache whose slow device is another one.

@@ -62,9 +62,9 @@ fn a_lost_device_is_replaced_and_then_another_one_may_be_lost() {
     log("recover", &[&at], 2);
     let degraded = Path::new("--degraded");
     let said = log("recover", &[&at, degraded], 0).1;
-    assert!(said.contains("copy.a is not there"), "{said}");
+    assert!(said.contains("copy.a\" is not there"), "{said}");
     // It is named, though it is not there.
-    let is_lost = format!("device 0 ({}) is lost", a.display());
+    let is_lost = format!("device 0 (\"{}\") is lost", a.display());
     let fewer = format!("{is_lost}, and records have fewer copies");
     assert!(said.contains(&fewer), "{said}");
     assert!(said.contains("`tantalum log replace` puts"), "{said}");
@@ -97,12 +97,12 @@ fn a_device_of_no_use_is_done_without_if_that_is_asked_for() {
     device_at(&b, 4);
     for verb in ["check", "recover"] {
         let said = log(verb, &[&at], 2).1;
-        assert!(said.contains("use.b holds no log"), "{said}");
+        assert!(said.contains("use.b\" holds no log"), "{said}");
         assert!(said.contains("`tantalum log recover --degraded` goes on without it"), "{said}");
     }
     log("recover", &[&at, degraded], 0);
     log("recover", &[&at], 0);
-    let lost = format!("device 1 ({}) is lost", b.display());
+    let lost = format!("device 1 (\"{}\") is lost", b.display());
     assert!(log("check", &[&at], 0).0.contains(&lost));
 }
 
@@ -439,8 +439,8 @@ fn damage_to_one_of_two_copies_is_found() {
     std::fs::write(&b, bytes).expect("written");
     let (out, said) = log("check", &[&at], 1);
     assert!(out.contains("all records are there") && !out.contains("all is well"), "{out}");
-    assert!(said.contains("LSN ") && said.contains("two.a has them"), "{said}");
-    assert!(said.contains(&format!("two.b is damaged at byte {}", full[2] * 4096)), "{said}");
+    assert!(said.contains("LSN ") && said.contains("two.a\" has them"), "{said}");
+    assert!(said.contains(&format!("two.b\" is damaged at byte {}", full[2] * 4096)), "{said}");
     assert!(said.contains("`tantalum log replace`") && said.contains("recover"), "{said}");
     let report: serde_json::Value =
         serde_json::from_str(&log("check", &[&at, json], 1).0).expect("JSON");
@@ -458,7 +458,7 @@ fn models_that_are_too_small_are_refused_and_other_sizes_are_told() {
     let dev = Path::new("--device");
     let said = log("create", &[&at, dev, Path::new("model:usb-a:64KiB")], 2).1;
     assert!(said.contains("use a larger device") && !at.exists(), "{said}");
-    assert!(said.contains("model:usb-a:64KiB has"), "as it was written: {said}");
+    assert!(said.contains("model:usb-a:64KiB\" has"), "as it was written: {said}");
     let said = log("create", &[&at, dev, Path::new("model:ssd-840pro:256MiB")], 0).1;
     assert!(said.contains("the next size that this drive can have"), "{said}");
     let force = Path::new("--force");

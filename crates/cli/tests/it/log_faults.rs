@@ -39,9 +39,9 @@ fn all_that_is_wrong_is_told_beside_what_is_there() {
         assert!(said.1.contains(told) || code == 2, "{said:?}");
         std::fs::rename(aside(path), path).expect("renamed");
     };
-    let named = |path: &Path, why: &str| format!("{} {why}", path.display());
+    let named = |path: &Path, why: &str| format!("\"{}\" {why}", path.display());
     without(&a, &named(&a, "is not there"), 2);
-    without(&disk, &named(&disk, "is not there").replacen("/", "the backing /", 1), 1);
+    without(&disk, &named(&disk, "is not there").replacen('"', "the backing \"", 1), 1);
     without(&preset, "cannot read ", 1);
     // A device that was shortened, one that is empty, and one whose states are gone.
     let whole = std::fs::read(&b).expect("read");
@@ -170,7 +170,7 @@ fn a_device_is_named_as_what_it_is() {
     std::fs::write(&at, swapped.replace("is.x\"", "is.c\"")).expect("written");
     for verb in ["check", "recover"] {
         let said = log(verb, &[&at], 2).1;
-        assert!(said.contains("is.c is the archive of its log, and its description says a device of the array: name it as what it is"), "{said}");
+        assert!(said.contains("is.c\" is the archive of its log, and its description says a device of the array: name it as what it is"), "{said}");
     }
     for one in ["is.a\"", "is.b\""] {
         std::fs::write(&at, text.replace(one, "is.other\"")).expect("written");
@@ -199,18 +199,18 @@ fn an_empty_file_or_a_folder_is_a_device_that_is_lost() {
         let why = match is_folder {
             true => {
                 std::fs::create_dir(&b).expect("a folder");
-                "none.b is a folder, and no device"
+                "none.b\" is a folder, and no device"
             }
             false => {
                 std::fs::write(&b, []).expect("written");
-                "none.b is empty"
+                "none.b\" is empty"
             }
         };
         let said = log("recover", &[&at], 2).1;
         assert!(said.contains(why) && said.contains("recover --degraded"), "{said}");
         let said = log("recover", &[&at, degraded], 0).1;
-        assert!(said.contains(why) && said.contains("none.b) is lost"), "{said}");
-        assert!(log("check", &[&at], 0).0.contains("none.b) is lost"));
+        assert!(said.contains(why) && said.contains("none.b\") is lost"), "{said}");
+        assert!(log("check", &[&at], 0).0.contains("none.b\") is lost"));
     }
     std::fs::remove_dir(&b).expect("removed");
 }
@@ -230,7 +230,7 @@ fn the_size_that_is_said_to_be_needed_will_do() {
             log("create", &[&[&*at, dev, &a, force], &more[..]].concat(), code).1
         };
         let said = sized(8192, 2);
-        assert!(said.contains("needed.a has 8192 bytes, and "), "{said}");
+        assert!(said.contains("needed.a\" has 8192 bytes, and "), "{said}");
         assert_eq!(said.contains("fewer partitions"), more.contains(&parts), "{said}");
         let needed = said.split("bytes, and ").nth(1).and_then(|rest| rest.split(' ').next());
         let needed: u64 = needed.expect("a size").parse().expect("a number");
@@ -286,7 +286,7 @@ fn what_is_no_description_preset_or_folder_is_told_with_what_it_is() {
     one_line(&said, "or give the size of a new file with --backing-size");
     one_line(&log("bench", &[&gone], 2).1, "is not there: name the folder of a disk to measure");
     let said = log("bench", &[&a], 2).1;
-    assert!(said.contains("kind.a is no folder: name the folder"), "{said}");
+    assert!(said.contains("kind.a\" is no folder: name the folder"), "{said}");
     log("check", &[&at], 0);
 }
 
@@ -306,7 +306,10 @@ fn what_is_not_for_a_log_is_refused_with_what_to_do() {
     }
     std::fs::write(&a, &bytes).expect("written");
     let said = log("create", &[&at, dev, &a, force], 2).1;
-    assert!(said.contains("not.a holds a log of version 9") && said.lines().count() == 1, "{said}");
+    assert!(
+        said.contains("not.a\" holds a log of version 9") && said.lines().count() == 1,
+        "{said}"
+    );
     assert!(std::fs::read(&a).expect("read") == bytes, "nothing is changed");
     let sparse = file("not.sparse", "");
     let made = std::fs::File::create(&sparse).and_then(|file| file.set_len(32 << 20));

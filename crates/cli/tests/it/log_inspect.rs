@@ -150,14 +150,14 @@ fn a_device_that_is_lost_is_to_be_replaced() {
     let now = std::fs::read(&files[1]).expect("read");
     std::fs::remove_file(&files[1]).expect("removed");
     let said = log("inspect", &[&at], 1).0;
-    assert!(said.contains("lost.b is not there: bring it back"), "{said}");
+    assert!(said.contains("lost.b\" is not there: bring it back"), "{said}");
     log("recover", &[&at, Path::new("--degraded")], 0);
     let (lost, name) = (files[1].display().to_string(), at.display().to_string());
     let put =
         format!("`tantalum log replace {name} --lost {lost} --with PATH` puts another device");
     let told = |why: &str| {
         let (out, said) = log("inspect", &[&at], 1);
-        assert!(out.contains(&format!("fault: {lost} {why}: ")) && out.contains(&put), "{out}");
+        assert!(out.contains(&format!("fault: \"{lost}\" {why}: ")) && out.contains(&put), "{out}");
         assert!(!out.contains("bring it back") && said.contains("1 fault"), "{out} {said}");
         assert!(out.contains(", lost: device 1"), "{out}");
     };

@@ -81,7 +81,7 @@ fn a_lost_device_of_a_served_log_is_replaced_while_a_client_writes() {
     log_is.lose_b();
     let c = log_is.new_device("c");
     let (serving, socket) = log_is.serve(&[]);
-    let lost = format!("device 1 ({}) is lost, and records have fewer copies", b.display());
+    let lost = format!("device 1 (\"{}\") is lost, and records have fewer copies", b.display());
     assert!(log_is.status().contains(&lost), "{}", log_is.status());
     assert_eq!(log_is.absent(), 1);
     let (enough, written) = (AtomicBool::new(false), AtomicU64::new(0));
@@ -101,7 +101,7 @@ fn a_lost_device_of_a_served_log_is_replaced_while_a_client_writes() {
         };
         at_least(100);
         let (said, told) = replace(at, b, &c, &[], 0);
-        assert!(said.contains("served.c has everything from"), "{said}");
+        assert!(said.contains("served.c\" has everything from"), "{said}");
         assert!(told.contains("is asked to put ") && !told.contains("gets what"), "{told}");
         at_least(written.load(Ordering::Acquire) + 100);
         enough.store(true, Ordering::Release);
@@ -164,7 +164,7 @@ fn what_cannot_be_replaced_is_refused_in_a_line_and_the_log_is_served_on() {
     // The same again has nothing to do, served or not.
     assert!(replace(at, b, &c, &[], 0).0.contains("it had them already"));
     let said = replace(at, &small, &missing, &[], 2).1;
-    assert!(said.contains("refused.small: it has") && said.contains("refused.c"), "{said}");
+    assert!(said.contains("refused.small\": it has") && said.contains("refused.c"), "{said}");
     assert_eq!(serving.stop().0, Some(0));
     assert!(replace(at, b, &c, &[], 0).0.contains("it had them already"));
     // A device of the description that is lost is no answer to that.
@@ -418,7 +418,7 @@ fn a_device_of_no_use_is_done_without_and_then_replaced() {
                      replace` puts a new device in its place";
         assert!(said.contains(steps), "{said}");
         log("recover", &[at, Path::new("--degraded")], 0);
-        assert!(log("check", &[at], 0).0.contains(".b) is lost"));
+        assert!(log("check", &[at], 0).0.contains(".b\") is lost"));
         let (serving, _socket) = log_is.serve(&[]);
         replace(at, b, &log_is.new_device("c"), &[], 0);
         assert_eq!(serving.stop().0, Some(0));
@@ -482,7 +482,8 @@ fn a_server_names_the_device_that_its_log_loses_and_says_what_to_do() {
         }
         assert!(written < 100_000, "the drive never fails");
     }
-    let lost = format!("device 1 ({}) is lost, and records have fewer copies", log_is.b.display());
+    let lost =
+        format!("device 1 (\"{}\") is lost, and records have fewer copies", log_is.b.display());
     assert!(log_is.status().contains(&lost), "{}", log_is.status());
     // It looks four times each second.
     std::thread::sleep(Duration::from_secs(5));

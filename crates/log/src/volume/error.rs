@@ -39,7 +39,7 @@ pub enum VolumeError {
         error: IoError,
     },
     /// The backing is in use.
-    #[error("{backing} ends with {what}: format it with `force` to destroy that")]
+    #[error("\"{backing}\" ends with {what}: format it with `force` to destroy that")]
     NotBlank {
         /// The backing.
         backing: String,
@@ -48,7 +48,7 @@ pub enum VolumeError {
     },
     /// The backing has no label.
     #[error(
-        "{backing} is not the backing of this log, or has another size: it has no label at its end, \
+        "\"{backing}\" is not the backing of this log, or has another size: it has no label at its end, \
          where that of log {log} is expected: name the backing itself, give it its old size, or \
          restore it from a copy"
     )]
@@ -59,10 +59,14 @@ pub enum VolumeError {
         log: Identity,
     },
     /// No label is whole.
-    #[error("{0} has no label that is whole: restore it from a copy made while the power was off")]
+    #[error(
+        "\"{0}\" has no label that is whole: restore it from a copy made while the power was off"
+    )]
     LabelDamaged(String),
     /// A newer program has written the label.
-    #[error("{backing} has a label of version {version}: use a newer program, or another backing")]
+    #[error(
+        "\"{backing}\" has a label of version {version}: use a newer program, or another backing"
+    )]
     Newer {
         /// The backing.
         backing: String,
@@ -71,7 +75,7 @@ pub enum VolumeError {
     },
     /// The backing belongs to another log.
     #[error(
-        "{backing} is the backing of log {other}, and the devices are of log {log}: name the \
+        "\"{backing}\" is the backing of log {other}, and the devices are of log {log}: name the \
          backing and the devices of one log"
     )]
     OtherLog {
@@ -83,7 +87,9 @@ pub enum VolumeError {
         log: Identity,
     },
     /// The backing has another size than when it was formatted.
-    #[error("{backing} had room for {was} bytes of the volume and has {is}: give it its old size")]
+    #[error(
+        "\"{backing}\" had room for {was} bytes of the volume and has {is}: give it its old size"
+    )]
     Resized {
         /// The backing.
         backing: String,
@@ -94,7 +100,7 @@ pub enum VolumeError {
     },
     /// The backing is older than the log.
     #[error(
-        "{backing} is at generation {generation} of the volume and the log at {number}: it is an \
+        "\"{backing}\" is at generation {generation} of the volume and the log at {number}: it is an \
          older copy; name the backing itself"
     )]
     OlderBacking {
@@ -107,7 +113,7 @@ pub enum VolumeError {
     },
     /// The log is older than the backing.
     #[error(
-        "the log is at generation {number} of the volume and {backing} at {generation}: its \
+        "the log is at generation {number} of the volume and \"{backing}\" at {generation}: its \
          devices are older copies; name the devices themselves"
     )]
     OlderLog {

@@ -65,7 +65,7 @@ pub(crate) fn volume_caps(backing: &Caps, name: &str) -> Result<Caps, VolumeErro
     match blocks.filter(|blocks| *blocks > 0) {
         Some(blocks) => Ok(Caps { blocks, ..*backing }),
         None => Err(VolumeError::Unsuitable(format!(
-            "{name} has no room for a label: use a larger device"
+            "\"{name}\" has no room for a label: use a larger device"
         ))),
     }
 }

@@ -32,18 +32,18 @@ pub(crate) fn caps(backing: &Caps, options: &VolumeOptions) -> Result<Caps, Volu
     let name = &options.backing_name;
     let wrong = |what: String| Err(VolumeError::Unsuitable(what));
     if backing.payload != Payload::Bytes {
-        return wrong(format!("{name} carries stamps: use a device that stores bytes"));
+        return wrong(format!("\"{name}\" carries stamps: use a device that stores bytes"));
     }
     if backing.thin {
         return wrong(format!(
-            "{name} is sparse or thinly provisioned, and might refuse what was acknowledged: give a \
+            "\"{name}\" is sparse or thinly provisioned, and might refuse what was acknowledged: give a \
              file all of its room (`fallocate -l {} {name}`), or use another device",
             backing.bytes()
         ));
     }
     if !backing.ack.survives() && !backing.flush {
         return wrong(format!(
-            "{name} may lose what it acknowledged, and its flushes do nothing: use another device"
+            "\"{name}\" may lose what it acknowledged, and its flushes do nothing: use another device"
         ));
     }
     let unit = options.atomic_unit;

@@ -24,7 +24,7 @@ pub struct VolumeOptions {
 impl Default for VolumeOptions {
     fn default() -> VolumeOptions {
         VolumeOptions {
-            backing_name: "the backing".to_string(),
+            backing_name: "backing".to_string(),
             memory: 64 << 20,
             linger: Nanos::from_secs(1),
             atomic_unit: 128 << 10,

@@ -18,7 +18,7 @@ pub enum ReplaceError {
     #[error("the volume has no power: restore it first")]
     Off,
     /// The new device does not start.
-    #[error("{device} does not start: {error}")]
+    #[error("\"{device}\" does not start: {error}")]
     Device {
         /// The device.
         device: String,

@@ -49,7 +49,7 @@ async fn linked(
 fn fault(name: &str, has: u64, found: &DeviceDescription) -> Option<String> {
     if has < found.bytes {
         let bytes = found.bytes;
-        return Some(format!("{name} has {has} bytes, and had {bytes}: give it its old size"));
+        return Some(format!("\"{name}\" has {has} bytes, and had {bytes}: give it its old size"));
     }
     if found.state.is_none() {
         return Some(in_words(OpenError::State(name.to_string())));
@@ -60,7 +60,7 @@ fn fault(name: &str, has: u64, found: &DeviceDescription) -> Option<String> {
 /// What to say of a copy of a superblock that is damaged.
 pub fn superblock_damaged(name: &str, at: u64) -> String {
     format!(
-        "{name} has one whole superblock of two, that at byte {at} is damaged: `tantalum log \
+        "\"{name}\" has one whole superblock of two, that at byte {at} is damaged: `tantalum log \
          recover` writes it again"
     )
 }
@@ -88,7 +88,7 @@ pub fn judge(path: &Path, seen: &mut [Seen], log: &LogDescription) -> Vec<Device
             let why = no_device(Path::new(&*name));
             let why = why.unwrap_or("has nothing of the log that can be read");
             if let Some(index) = lost_one {
-                let lost = format!("{name} {why}, and device {index} is lost to the log");
+                let lost = format!("\"{name}\" {why}, and device {index} is lost to the log");
                 *failure = Some(format!("{lost}: {}", put()));
             }
             continue;
@@ -101,7 +101,7 @@ pub fn judge(path: &Path, seen: &mut [Seen], log: &LogDescription) -> Vec<Device
             Some((None, true)) => {
                 others += 1;
                 let lost =
-                    format!("{name} was device {} of the log, which has lost it", found.index);
+                    format!("\"{name}\" was device {} of the log, which has lost it", found.index);
                 *failure = Some(format!("{lost}: what it holds does not count: {}", put()));
             }
             _ => {}
