@@ -323,7 +323,7 @@ fn latencies_that_cannot_be_are_refused() {
         let latencies = vec![("device 1".to_string(), table)];
         let options = OpenOptions { latencies, ..options() };
         let refused = Log::open(&rt, named(&devices), options).await.err().unwrap().to_string();
-        assert!(refused.contains("the latencies of device 1"), "{refused}");
+        assert!(refused.contains("the latencies of \"device 1\""), "{refused}");
     });
 }
 
