@@ -266,7 +266,12 @@ pub fn unprotected_cut(lost_blocks: u64) -> CutOutcome {
     let words = match lost_blocks {
         0 => "nothing that was acknowledged is lost".to_string(),
         n => format!(
-            "nothing protects its memory: up to {n} acknowledged blocks that were not flushed are lost"
+            "nothing protects its memory: up to {} lost",
+            crate::counted(
+                n,
+                "acknowledged block that was not flushed is",
+                "acknowledged blocks that were not flushed are"
+            )
         ),
     };
     CutOutcome { lost_blocks, complete: true, words, lines: Vec::new(), fields: Vec::new() }

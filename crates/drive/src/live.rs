@@ -6,7 +6,8 @@ use crate::{
 };
 use tantalum_device::{
     AfterCut, Caps, CutOutcome, Field, IoError, Line, LiveBox, Panel, PowerCycle, PowerState,
-    Shown, StartError, StartOutcome, Unit, Value, bytes_in_words, joules_in_words, time_in_words,
+    Shown, StartError, StartOutcome, Unit, Value, bytes_in_words, counted, joules_in_words,
+    time_in_words,
 };
 
 /// What the memory of a drive held at the moment of a cut.
@@ -38,16 +39,25 @@ impl Held {
             None if drive.caps().ack.survives() => 0,
             None => buffered + unstored,
         };
-        let held = format!("{buffered} pages buffered, {unstored} map entries in memory alone");
+        let held = format!(
+            "{} buffered, {} in memory alone",
+            counted(buffered, "page", "pages"),
+            counted(unstored, "map entry", "map entries")
+        );
         let words = match &loss {
             Some(loss) if loss.complete => format!("{}: {held}", dump_in_words(loss)),
             Some(loss) => format!(
-                "{}: {held}; up to {lost_blocks} acknowledged blocks are lost",
-                dump_in_words(loss)
+                "{}: {held}; up to {} lost",
+                dump_in_words(loss),
+                counted(lost_blocks, "acknowledged block is", "acknowledged blocks are")
             ),
             None if lost_blocks > 0 => format!(
-                "nothing protects the memory of the drive: up to {lost_blocks} acknowledged blocks \
-                 that were not flushed are lost ({held})"
+                "nothing protects the memory of the drive: up to {} lost ({held})",
+                counted(
+                    lost_blocks,
+                    "acknowledged block that was not flushed is",
+                    "acknowledged blocks that were not flushed are"
+                )
             ),
             None => format!("nothing that was acknowledged is lost ({held})"),
         };
@@ -502,7 +512,8 @@ fn lines(look: &Look<'_>) -> Vec<Line> {
     let ((used, unstored), (pages, entries)) = (look.backlog, rooms(look.drive));
     let map = match look.mapped_pages() {
         Some(mapped) => {
-            format!("{mapped} pages mapped; {unstored} of {entries} entries in memory alone")
+            let mapped = counted(mapped.into(), "page", "pages");
+            format!("{mapped} mapped; {unstored} of {entries} entries in memory alone")
         }
         None => "unknown without power".to_string(),
     };

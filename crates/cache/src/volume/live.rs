@@ -132,7 +132,11 @@ impl<F: PowerCycle + 'static, S: PowerCycle + 'static> LiveBox for CacheVolume<F
 
     async fn resize(&self, flash_bytes: u64) -> Result<String, ResizeError> {
         match CacheVolume::resize(self, flash_bytes).await {
-            Ok(stats) => Ok(format!("{} frames, with {} pages", stats.frames, stats.pages)),
+            Ok(stats) => Ok(format!(
+                "{}, with {}",
+                counted(stats.frames, "frame", "frames"),
+                counted(stats.pages, "page", "pages")
+            )),
             Err(e @ volume::ResizeError::Cache(CacheError::Invalid(_))) => {
                 Err(ResizeError::Size(e.to_string()))
             }
@@ -226,18 +230,26 @@ impl<F: PowerCycle + 'static, S: PowerCycle + 'static> LiveBox for CacheVolume<F
         let percent = (s.hits * 100).checked_div(s.fetches).unwrap_or(0);
         let dirty = format!("{} of them dirty", s.dirty);
         let pages = format!("{} of {} frames, {dirty}", s.pages, s.frames);
-        let reads = format!("{percent} % of {} pages read were in the cache", s.fetches);
-        let slow = format!("{} pages written to the slow device", s.slow_writes);
+        let read = counted(s.fetches, "page read was", "pages read were");
+        let reads = format!("{percent} % of {read} in the cache");
+        let written = counted(s.slow_writes, "page", "pages");
+        let slow = format!("{written} written to the slow device");
         let start = match s.restart.clean {
-            true => format!("warm, {} pages found", s.restart.found),
-            false => format!("after a crash, {} entries rebuilt", s.restart.rebuilt),
+            true => format!("warm, {} found", counted(s.restart.found, "page", "pages")),
+            false => {
+                let entries = counted(s.restart.rebuilt, "entry", "entries");
+                format!("after a crash, {entries} rebuilt")
+            }
         };
         let mut lines = vec![Line::new("cache", pages.clone()), Line::new("hits", reads)];
         if s.ghosts.is_some() {
             lines.push(Line::new("twice", twice_in_words(&s)));
         }
         if s.kept_out > 0 {
-            lines.push(Line::new("scans", format!("{} pages were kept out", s.kept_out)));
+            lines.push(Line::new(
+                "scans",
+                format!("{} kept out", counted(s.kept_out, "page was", "pages were")),
+            ));
         }
         lines.extend([Line::new("slow", slow), Line::new("start", start)]);
         lines.extend(self.trouble());
