@@ -2,6 +2,7 @@
 //! nearest name that would be right.
 
 use serde::de::DeserializeOwned;
+use std::ops::Range;
 use tantalum_drive::nearest_name;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -102,6 +103,34 @@ fn key_at(text: &str, byte: usize) -> Vec<String> {
     key
 }
 
+/// The key whose value is this part of a text; empty for the whole text.
+fn value_at(text: &str, part: &Range<usize>) -> Vec<String> {
+    fn is_in(value: &Spanned<DeValue<'_>>, part: &Range<usize>, key: &mut Vec<String>) -> bool {
+        let mut below = |name: String, value: &Spanned<DeValue<'_>>| {
+            key.push(name);
+            is_in(value, part, key) || key.pop().is_none()
+        };
+        value.span() == *part
+            || match value.get_ref() {
+                DeValue::Table(table) => {
+                    table.iter().any(|(name, value)| below(name.get_ref().to_string(), value))
+                }
+                DeValue::Array(list) => {
+                    list.iter().enumerate().any(|(i, one)| below(i.to_string(), one))
+                }
+                _ => false,
+            }
+    }
+    let mut key = Vec::new();
+    if let Ok(document) = DeTable::parse(text) {
+        document.get_ref().iter().any(|(name, value)| {
+            key.push(name.get_ref().to_string());
+            is_in(value, part, &mut key) || key.pop().is_none()
+        });
+    }
+    key
+}
+
 fn line(text: &str, byte: usize) -> usize {
     1 + text.as_bytes()[..byte.min(text.len())].iter().filter(|b| **b == b'\n').count()
 }
@@ -135,6 +164,11 @@ fn fault(error: &toml::de::Error, text: &str) -> Fault {
         let name = name.trim_matches(['"', '\'']);
         return Fault::from(format!("{what} \"{name}\""));
     }
+    if let Some(missing) = what.strip_prefix("missing field ") {
+        let mut key = error.span().map_or(Vec::new(), |span| value_at(text, &span));
+        key.push(missing.trim_matches('`').to_string());
+        return Fault { what: format!("the key \"{}\" is missing", key.join(".")), key };
+    }
     let key = error.span().map_or(Vec::new(), |span| key_at(text, span.start));
     match key.last() {
         Some(last) if !what.contains(&format!("\"{last}\"")) => {
@@ -158,7 +192,26 @@ fn one_line(message: &str) -> String {
         let Some(name) = names.next() else { continue };
         return unknown(told, name, names);
     }
-    message
+    match message.rsplit_once(", expected ") {
+        Some((found, kind)) => format!("{found}, expected {}", plain(kind)),
+        None => message,
+    }
+}
+
+/// What the reader expects, without the names of Rust's types.
+fn plain(kind: &str) -> &str {
+    match kind {
+        "u8" => "a whole number from 0 to 255",
+        "u16" => "a whole number from 0 to 65535",
+        "u32" => "a whole number from 0 to 4294967295",
+        "u64" | "usize" => "a whole number of at least 0",
+        "i64" | "i32" => "a whole number",
+        "f64" | "f32" => "a number",
+        "a boolean" => "true or false",
+        "a sequence" => "a list",
+        "a map" => "a table",
+        other => other,
+    }
 }
 
 /// "unknown key "cutz"; did you mean "cuts"?", or all there are if none is near.
@@ -235,6 +288,10 @@ mod tests {
             ("x = 1", "x = \"a\"", "x", "x: invalid type: string"),
             ("cuts = 1", "cutz = 1", "one.cutz", "unknown key \"cutz\"; did you mean \"cuts\"?"),
             ("cuts = 3", "cuts = -3", "list.1.cuts", "list.1.cuts: invalid value"),
+            ("x = 1", "x = -1", "x", "`-1`, expected a whole number of at least 0"),
+            ("x = 1", "", "x", "the key \"x\" is missing"),
+            ("cuts = 1", "", "one.cuts", "the key \"one.cuts\" is missing"),
+            ("cuts = 3", "", "list.1.cuts", "the key \"list.1.cuts\" is missing"),
             ("cuts = 3", "cut = 3", "list.1.cut", "did you mean \"cuts\"?"),
         ] {
             let table = sound.replace(from, to).parse().unwrap();
