@@ -27,7 +27,7 @@ pub struct DriveArguments {
     json: bool,
     /// Thousandths of the requests to run
     #[arg(long, value_name = "N", default_value_t = 1000,
-          value_parser = clap::value_parser!(u64).range(1..=100_000))]
+          value_parser = units::whole::<u64>(1..=100_000))]
     thousandths: u64,
     /// Instead fill and overwrite a drive of this design at its full size (480 GB: ten minutes, up
     /// to 4 GB of memory)

@@ -34,16 +34,20 @@ pub struct EnergyArguments {
     #[arg(long)]
     json: bool,
     /// Voltage of the charged capacitors
-    #[arg(long, value_name = "V", default_value_t = 5.0)]
+    #[arg(long, value_name = "V", default_value_t = 5.0,
+          value_parser = crate::units::number)]
     volts: f64,
     /// Lowest voltage at which the drive still works
-    #[arg(long, value_name = "V", default_value_t = 2.7)]
+    #[arg(long, value_name = "V", default_value_t = 2.7,
+          value_parser = crate::units::number)]
     least_volts: f64,
     /// Service life of the capacitors in years
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(0..=50))]
+    #[arg(long, value_name = "N", default_value_t = 5,
+          value_parser = crate::units::whole::<u32>(0..=50))]
     years: u32,
     /// Temperature over that life in degrees Celsius
-    #[arg(long, value_name = "C", default_value_t = 70, value_parser = clap::value_parser!(u32).range(0..=150))]
+    #[arg(long, value_name = "C", default_value_t = 70,
+          value_parser = crate::units::whole::<u32>(0..=150))]
     celsius: u32,
 }
 

@@ -48,10 +48,10 @@ pub struct FitArguments {
     #[arg(long)]
     json: bool,
     /// The seed
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = crate::units::seed)]
     seed: u64,
     /// Numbers measured at the same time [default: one for each processor]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
+    #[arg(long, value_name = "N", value_parser = crate::units::whole::<u16>(1..=256))]
     threads: Option<u16>,
 }
 

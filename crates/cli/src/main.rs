@@ -50,6 +50,7 @@ mod units;
 #[cfg(test)]
 mod without;
 
+use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::process::ExitCode;
 
@@ -85,7 +86,7 @@ Pages that a help or a message names as docs/NAME.md are in /usr/share/doc/tanta
 Debian package, in share/doc/tantalum/docs of the archive, and in the folder docs of the sources.")]
 struct Arguments {
     /// No notes and no progress, only results and errors
-    #[arg(long, global = true)]
+    #[arg(long, global = true, display_order = 999)]
     quiet: bool,
     #[command(subcommand)]
     command: Command,
@@ -172,7 +173,7 @@ enum BenchCommand {
 
 fn main() -> ExitCode {
     allocator::keep_memory();
-    let matches = command().get_matches();
+    let matches = command().try_get_matches().unwrap_or_else(|e| no_command(&e));
     let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|e| e.exit());
     if arguments.quiet {
         out::be_quiet();
@@ -200,6 +201,35 @@ fn main() -> ExitCode {
     ExitCode::from(code)
 }
 
+/// Ends with the error of the command line.
+fn no_command(error: &clap::Error) -> ! {
+    match verb_alone(error) {
+        Some(message) => std::process::exit(out::error(message, out::USAGE).into()),
+        None => error.exit(),
+    }
+}
+
+/// What to say of `tantalum serve`: `serve` is a command of drives, logs and caches. `None`: the
+/// error is another one.
+fn verb_alone(error: &clap::Error) -> Option<String> {
+    let Some(ContextValue::String(verb)) = error.get(ContextKind::InvalidSubcommand) else {
+        return None;
+    };
+    let command = command();
+    let has_verb = |group: &&clap::Command| group.find_subcommand(verb).is_some();
+    let shown = command.get_subcommands().filter(|group| !group.is_hide_set());
+    let whole: Vec<String> = shown
+        .filter(has_verb)
+        .map(|group| format!("`tantalum {} {verb}`", group.get_name()))
+        .collect();
+    let (last, before) = whole.split_last()?;
+    let choice = match before {
+        [] => last.clone(),
+        before => format!("{} or {last}", before.join(", ")),
+    };
+    Some(format!("there is no command `tantalum {verb}`: it is {choice}"))
+}
+
 /// The whole command line.
 fn command() -> clap::Command {
     let command = with_negative_numbers(Arguments::command());
@@ -210,8 +240,17 @@ fn command() -> clap::Command {
 
 /// `-5` is a value that may be wrong, and not an option that nobody knows.
 fn with_negative_numbers(command: clap::Command) -> clap::Command {
-    command.allow_negative_numbers(true).mut_subcommands(with_negative_numbers)
+    let of = |argument: clap::Arg| {
+        let names = argument.get_value_names().unwrap_or_default();
+        let has_unit = names.iter().any(|name| UNITS.iter().any(|unit| name.starts_with(unit)));
+        let is_option = argument.get_long().is_some() && argument.get_action().takes_values();
+        argument.allow_hyphen_values(has_unit && is_option)
+    };
+    command.allow_negative_numbers(true).mut_args(of).mut_subcommands(with_negative_numbers)
 }
+
+/// How the names of values begin that are numbers with units.
+const UNITS: [&str; 3] = ["SIZE", "TIME", "PERCENT"];
 
 fn completions(shell: clap_complete::Shell) -> u8 {
     let mut script = Vec::new();
@@ -279,6 +318,66 @@ mod tests {
         assert!(named > 5, "{named}");
         let top = command().render_long_help().to_string();
         assert!(top.contains("docs/NAME.md are in /usr/share/doc/tantalum/docs"), "{top}");
+    }
+
+    /// Rust's words for what is no number tell nobody what to give.
+    #[test]
+    fn what_is_no_number_is_told_in_plain_words() {
+        let mut numbers = 0;
+        each_argument(&command(), &mut |whose, argument| {
+            for wrong in ["-5", "-5x", "--x", "99999999999999999999"] {
+                let Err(why) = takes(argument, wrong) else { continue };
+                numbers += 1;
+                for of_rust in ["invalid digit", "invalid float", "number too large"] {
+                    assert!(!why.contains(of_rust), "{whose}: {why}");
+                }
+            }
+        });
+        assert!(numbers > 100, "{numbers}");
+    }
+
+    #[test]
+    #[cfg(feature = "live")]
+    fn a_verb_alone_is_told_with_its_nouns() {
+        let told = |words: &[&str]| {
+            let words = ["tantalum"].iter().chain(words);
+            verb_alone(&command().try_get_matches_from(words).expect_err("it is wrong"))
+        };
+        let serve = told(&["serve", "x.img"]).expect("drives, logs and caches have it");
+        let whole = "it is `tantalum drive serve`, `tantalum log serve` or `tantalum cache serve`";
+        assert!(serve.contains(whole), "{serve}");
+        assert!(
+            told(&["scrub"]).expect("caches have it").ends_with("it is `tantalum cache scrub`")
+        );
+        assert_eq!(told(&["sirve"]), None);
+        assert_eq!(told(&["drive", "sirve"]), None);
+        assert_eq!(told(&["run", "--sirve"]), None);
+    }
+
+    /// `-5GiB` behind an option is its value.
+    #[test]
+    fn negative_values_with_units_are_told_to_be_negative() {
+        for line in [
+            "drive create x.img --capacity -5GiB",
+            "drive create x.img --capacity -5",
+            "crash --for -5s",
+            "search --recovery-max -1s",
+            "search --slowdown-max -1%",
+        ] {
+            let line = ["tantalum"].into_iter().chain(line.split(' '));
+            let why = command().try_get_matches_from(line).expect_err("it is negative").to_string();
+            assert!(why.contains("it must not be negative"), "{why}");
+        }
+        let mut seen = 0;
+        each_argument(&command(), &mut |whose, argument| {
+            let names = argument.get_value_names().unwrap_or_default();
+            let has_unit = names.iter().any(|name| UNITS.iter().any(|unit| name.starts_with(unit)));
+            if argument.get_long().is_some() && has_unit {
+                assert!(argument.is_allow_hyphen_values_set(), "{whose}");
+                seen += 1;
+            }
+        });
+        assert!(seen > 10, "{seen}");
     }
 
     #[test]

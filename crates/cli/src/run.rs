@@ -68,10 +68,10 @@ pub struct RunArguments {
     #[arg(long, value_name = "FILE")]
     log_writes: Option<PathBuf>,
     /// The seed [default: the file's]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = units::seed)]
     seed: Option<u64>,
     /// Power cuts for each row [default: the file's]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", value_parser = units::whole::<u32>(1..))]
     cuts: Option<u32>,
     /// Small databases and few cuts: seconds, for a first look
     #[arg(long)]
@@ -91,7 +91,7 @@ pub struct RunArguments {
     #[arg(long)]
     list: bool,
     /// Rows that run at the same time [default: one for each processor]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
+    #[arg(long, value_name = "N", value_parser = units::whole::<u16>(1..=256))]
     threads: Option<u16>,
 }
 

@@ -67,11 +67,11 @@ pub struct TortureArguments {
     journal: Option<Journal>,
     /// Number of power cuts
     #[arg(long, value_name = "N", default_value_t = 100,
-          value_parser = clap::value_parser!(u32).range(..=1_000_000))]
+          value_parser = units::whole::<u32>(..=1_000_000))]
     cuts: u32,
     /// Number of kills (SIGKILL) of the processes of drive and log, between the cuts
     #[arg(long, value_name = "N", default_value_t = 0,
-          value_parser = clap::value_parser!(u32).range(..=1_000_000))]
+          value_parser = units::whole::<u32>(..=1_000_000))]
     kills: u32,
     /// The drive: a preset, or a file with a design
     #[arg(long, value_name = "D", default_value = "durassd")]
@@ -98,7 +98,7 @@ pub struct TortureArguments {
     flash_design: String,
     /// After every N-th blow the flash device of the cache is gone; with --cache-mode through
     #[arg(long, value_name = "N", conflicts_with = "lose_every",
-          value_parser = clap::value_parser!(u32).range(1..))]
+          value_parser = units::whole::<u32>(1..))]
     lose_flash_every: Option<u32>,
     /// Put the write-ahead log of PostgreSQL or MariaDB in a place of its own
     #[arg(long, value_enum, value_name = "WHERE", conflicts_with = "plain")]
@@ -108,11 +108,11 @@ pub struct TortureArguments {
     wal_design: String,
     /// On how many of them each record of the log is; there is one more
     #[arg(long, value_name = "N", default_value_t = 1, requires = "wal_on",
-          value_parser = clap::value_parser!(u8).range(1..=2))]
+          value_parser = units::whole::<u8>(1..=2))]
     copies: u8,
     /// After every N-th blow a device of the log is gone, and is replaced; with --copies 2
     #[arg(long, value_name = "N", requires = "wal_on",
-          value_parser = clap::value_parser!(u32).range(1..))]
+          value_parser = units::whole::<u32>(1..))]
     lose_every: Option<u32>,
     /// Leave the database's own protection against torn pages on (full_page_writes, doublewrite)
     #[arg(long)]
@@ -125,14 +125,14 @@ pub struct TortureArguments {
     #[arg(long)]
     no_barriers: bool,
     /// Seed of transactions, cuts and drive
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = units::seed)]
     seed: u64,
     /// Clients at the same time [default: 8, SQLite 3]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
+    #[arg(long, value_name = "N", value_parser = units::whole::<u32>(1..=64))]
     clients: Option<u32>,
     /// Accounts for their transfers
     #[arg(long, value_name = "N", default_value_t = 30_000,
-          value_parser = clap::value_parser!(u32).range(10..=10_000_000))]
+          value_parser = units::whole::<u32>(10..=10_000_000))]
     accounts: u32,
     /// The longest load before a cut: 2s, 500ms; a number alone is of milliseconds
     #[arg(long, value_name = "TIME", default_value = "1500ms",

@@ -5,7 +5,7 @@
 //! 2. An option that took a number without a unit before keeps the meaning of that number.
 
 use std::fmt::Display;
-use std::ops::RangeInclusive;
+use std::ops::{Bound, RangeBounds, RangeInclusive};
 use tantalum_device::bytes_in_words;
 use tantalum_rt::Nanos;
 
@@ -15,6 +15,55 @@ fn parts(text: &str) -> (&str, &str) {
     let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
     (number, unit.trim())
+}
+
+/// A size, a time or a percentage is never negative.
+fn not_negative(text: &str) -> Result<(), String> {
+    let behind = text.trim().strip_prefix('-').and_then(|rest| rest.bytes().next());
+    match behind.is_some_and(|b| b.is_ascii_digit() || b == b'.') {
+        true => Err("it must not be negative".to_string()),
+        false => Ok(()),
+    }
+}
+
+/// Reads a whole number within these limits, and those of its type.
+pub fn whole<T: TryFrom<u64>>(
+    limits: impl RangeBounds<u64> + Clone + Send + Sync + 'static,
+) -> impl Fn(&str) -> Result<T, String> + Clone {
+    move |text| {
+        let number = text.trim().parse().ok().filter(|n| limits.contains(n));
+        number.and_then(|n: u64| T::try_from(n).ok()).ok_or_else(|| {
+            let least = match limits.start_bound() {
+                Bound::Included(n) => *n,
+                Bound::Excluded(n) => n + 1,
+                Bound::Unbounded => 0,
+            };
+            let all = u64::MAX >> (64 - 8 * size_of::<T>());
+            let most = match limits.end_bound() {
+                Bound::Included(n) => *n,
+                Bound::Excluded(n) => n - 1,
+                Bound::Unbounded => all,
+            };
+            format!("it should be a whole number from {least} to {}", most.min(all))
+        })
+    }
+}
+
+/// Reads the seed of a run: any whole number.
+///
+/// # Errors
+/// The expected form, in a line.
+pub fn seed(text: &str) -> Result<u64, String> {
+    whole(..)(text)
+}
+
+/// Reads a number of at least 0, with or without decimal places.
+///
+/// # Errors
+/// The expected form, in a line.
+pub fn number(text: &str) -> Result<f64, String> {
+    let number = text.trim().parse().ok().filter(|n: &f64| n.is_finite() && *n >= 0.0);
+    number.ok_or_else(|| "it should be a number of at least 0, as in 2.5".to_string())
 }
 
 /// What to say of a value that is too small or too large.
@@ -51,6 +100,7 @@ pub fn bytes_within<T: TryFrom<u64>>(
 
 /// Reads a size of any number of bytes; `None`: there is no number that large.
 fn any_bytes(text: &str) -> Result<Option<u64>, String> {
+    not_negative(text)?;
     let (number, unit) = parts(text);
     let shift = match unit.to_ascii_lowercase().as_str() {
         "" | "b" => 0,
@@ -58,7 +108,7 @@ fn any_bytes(text: &str) -> Result<Option<u64>, String> {
         "m" | "mib" => 20,
         "g" | "gib" => 30,
         "t" | "tib" => 40,
-        _ => return Err(format!("\"{unit}\" is no unit; use K, M, G or T, as in 8GiB")),
+        _ => return Err(format!("\"{unit}\" is no unit; use KiB, MiB, GiB or TiB, as in 8GiB")),
     };
     let form = || "expected a number, as in 8GiB or 1.5GiB".to_string();
     let is_number = !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit());
@@ -91,6 +141,7 @@ const UNITS: &str = "use ns, us, ms, s, m or h";
 /// # Errors
 /// The expected form, in a line.
 pub fn time(text: &str) -> Result<Nanos, String> {
+    not_negative(text)?;
     let (number, unit) = parts(text);
     let seconds = match unit {
         "ns" => 1e-9,
@@ -134,6 +185,7 @@ pub fn time_within(
 /// # Errors
 /// The expected form, in a line.
 pub fn percent(text: &str) -> Result<f64, String> {
+    not_negative(text)?;
     let text = text.trim();
     let number = text.strip_suffix('%').unwrap_or(text).trim_end();
     match number.parse::<f64>() {
@@ -196,6 +248,8 @@ mod tests {
             ("s", "\"s\" does not begin with a number: give one and a unit, as in 10s"),
             ("", "expected a time, as in 10s"),
             ("250000000h", "longer than a year: give a shorter time"),
+            ("-5s", "it must not be negative"),
+            ("-.5s", "it must not be negative"),
         ] {
             let why = time(wrong).expect_err("it is no time");
             assert!(why.contains(told), "{wrong}: {why}");
@@ -217,6 +271,32 @@ mod tests {
             assert_eq!(why, "it should be from 1.00 KiB to 1.00 MiB", "{wrong}");
         }
         assert_eq!((multiple("0.5"), multiple("50%"), multiple("2")), (Ok(0.5), Ok(0.5), Ok(2.0)));
+    }
+
+    #[test]
+    fn whole_numbers_say_their_limits() {
+        assert_eq!((whole::<u8>(1..=2)("2"), seed("18446744073709551615")), (Ok(2), Ok(u64::MAX)));
+        for (why, limits) in [
+            (whole::<u8>(1..=2)("3").map(u64::from), "1 to 2"),
+            (whole::<u16>(..)("65536").map(u64::from), "0 to 65535"),
+            (whole::<u32>(1..)("-5").map(u64::from), "1 to 4294967295"),
+            (whole::<u64>(1..10)("10"), "1 to 9"),
+            (seed("x"), "0 to 18446744073709551615"),
+        ] {
+            assert_eq!(why, Err(format!("it should be a whole number from {limits}")));
+        }
+    }
+
+    #[test]
+    fn what_is_negative_is_said_to_be() {
+        let negative = "it must not be negative".to_string();
+        for text in ["-5", "-5GiB", "-.5GiB", " -5M"] {
+            assert_eq!(bytes(text), Err(negative.clone()), "{text}");
+        }
+        assert_eq!((percent("-5%"), whole_percent("-5")), (Err(negative.clone()), Err(negative)));
+        // What is no number is no negative one.
+        let why = bytes("--json").expect_err("it is no size");
+        assert!(!why.contains("negative"), "{why}");
     }
 
     #[test]

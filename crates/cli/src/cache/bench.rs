@@ -32,19 +32,19 @@ Exit codes: 0; 1, the cache failed; 2, a device cannot be used.")
 pub struct BenchArguments {
     /// Pages in the directory
     #[arg(long, value_name = "N", default_value_t = 500_000,
-          value_parser = clap::value_parser!(u64).range(1024..=1 << 26))]
+          value_parser = crate::units::whole::<u64>(1024..=1 << 26))]
     pages: u64,
     /// Threads on the directory
     #[arg(long, value_name = "N,...", value_delimiter = ',', default_values_t = [1, 2],
-          value_parser = clap::value_parser!(u64).range(1..=256))]
+          value_parser = crate::units::whole::<u64>(1..=256))]
     threads: Vec<u64>,
     /// Operations of each thread in a round
     #[arg(long, value_name = "N", default_value_t = 500_000,
-          value_parser = clap::value_parser!(u64).range(1..=1 << 32))]
+          value_parser = crate::units::whole::<u64>(1..=1 << 32))]
     operations: u64,
     /// Rounds
     #[arg(long, value_name = "N", default_value_t = 5,
-          value_parser = clap::value_parser!(u32).range(1..=1000))]
+          value_parser = crate::units::whole::<u32>(1..=1000))]
     rounds: u32,
     #[cfg(feature = "live")]
     #[command(flatten)]

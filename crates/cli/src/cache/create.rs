@@ -61,7 +61,7 @@ pub struct CreateArguments {
     /// Pages of a batch: one write of the flash device has them, or what came before a flush.
     /// Memory has six batches at least
     #[arg(long, value_name = "N", default_value_t = usual_batch(),
-          value_parser = clap::value_parser!(u32).range(2..))]
+          value_parser = units::whole::<u32>(2..))]
     batch: u32,
     /// When dirty pages reach the slow device
     #[arg(long, value_enum, default_value_t = Sync::Back)]
@@ -73,7 +73,7 @@ pub struct CreateArguments {
     #[arg(long, value_enum, default_value_t = Clean::Read)]
     clean: Clean,
     /// Keep scans out: after so many consecutive pages clean ones no longer enter
-    #[arg(long, value_name = "PAGES", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "PAGES", value_parser = units::whole::<u32>(1..))]
     scan: Option<u32>,
     /// Which pages enter the cache
     #[arg(long, value_enum, default_value_t = Admit::Mixed)]

@@ -52,7 +52,7 @@ pub struct SimArguments {
     #[arg(long, value_name = "SIZE", default_value = "8KiB", value_parser = units::bytes)]
     page: u64,
     /// Pages of a batch of mvfifo and gsc
-    #[arg(long, value_name = "N", default_value_t = 64)]
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = units::whole::<u32>(..))]
     batch: u32,
     /// When dirty pages go to the slow store: back, when they leave flash; through, at once
     #[arg(long, value_enum, default_value_t = Sync::Back)]
@@ -64,13 +64,13 @@ pub struct SimArguments {
     #[arg(long, value_name = "PERCENT", default_value = "90%", value_parser = units::whole_percent)]
     dirty: u8,
     /// Keep scans out: after so many consecutive pages clean ones no longer enter
-    #[arg(long, value_name = "PAGES")]
+    #[arg(long, value_name = "PAGES", value_parser = units::whole::<u32>(..))]
     scan: Option<u32>,
     /// Say what twice the size would gain in read hits, from ghost entries of one in eight pages
     #[arg(long)]
     ghosts: bool,
     /// Replay each trace so many times, one after the other
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = units::whole::<u32>(1..))]
     rounds: u32,
     /// Replay the first 100,000 pages of a trace
     #[arg(long)]

@@ -46,7 +46,7 @@ pub struct BenchArguments {
     model: Vec<String>,
     /// Threads that commit, one run for each
     #[arg(long, value_name = "N,...", value_delimiter = ',', default_values_t = [1, 4, 16, 32],
-          value_parser = clap::value_parser!(u32).range(1..=1024))]
+          value_parser = units::whole::<u32>(1..=1024))]
     threads: Vec<u32>,
     /// Bytes of a record
     #[arg(long, value_name = "SIZE", default_value = "128B",
@@ -57,7 +57,7 @@ pub struct BenchArguments {
     length: Nanos,
     /// On how many devices each record is before it counts as durable
     #[arg(long, value_name = "N", default_value_t = 1,
-          value_parser = clap::value_parser!(u8).range(1..=2))]
+          value_parser = units::whole::<u8>(1..=2))]
     copies: u8,
     /// Write no slow write again on another device
     #[arg(long)]
@@ -68,7 +68,7 @@ pub struct BenchArguments {
     size: u64,
     /// The same in MiB: the older form of --size
     #[arg(long, value_name = "N", hide = true, conflicts_with = "size",
-          value_parser = clap::value_parser!(u64).range(8..=1 << 20))]
+          value_parser = units::whole::<u64>(8..=1 << 20))]
     mib: Option<u64>,
     /// Print JSON
     #[arg(long)]

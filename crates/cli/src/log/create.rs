@@ -52,12 +52,12 @@ pub struct CreateArguments {
     backing_size: Option<u64>,
     /// On how many devices each record is before it counts as durable
     #[arg(long, value_name = "N", default_value_t = 1,
-          value_parser = clap::value_parser!(u8).range(1..=2))]
+          value_parser = units::whole::<u8>(1..=2))]
     copies: u8,
     /// Parts that each device is divided into: 2 to 4 help some single solid-state drives, 8 where one
     /// write in a hundred is very slow
     #[arg(long, value_name = "N", default_value_t = 1,
-          value_parser = clap::value_parser!(u16).range(1..=64))]
+          value_parser = units::whole::<u16>(1..=64))]
     partitions: u16,
     /// Never write slow writes again on another device. (That takes io_uring.)
     #[arg(long)]

@@ -42,7 +42,7 @@ pub struct DeviceArguments {
     slow_size: u64,
     /// Tasks that use pages, one run for each
     #[arg(long, value_name = "N,...", value_delimiter = ',', default_values_t = [1, 16],
-          value_parser = clap::value_parser!(u32).range(1..=1024))]
+          value_parser = units::whole::<u32>(1..=1024))]
     tasks: Vec<u32>,
     /// The share of uses that change their page
     #[arg(long, value_name = "PERCENT", default_value = "30%", value_parser = units::whole_percent)]
@@ -54,7 +54,8 @@ pub struct DeviceArguments {
     #[arg(long, value_name = "SIZE", value_parser = units::bytes, default_value = "4KiB")]
     page: u64,
     /// Pages of a batch: one write of the flash device has them
-    #[arg(long, value_name = "N", default_value_t = usual_batch())]
+    #[arg(long, value_name = "N", default_value_t = usual_batch(),
+          value_parser = units::whole::<u32>(..))]
     batch: u32,
     /// When dirty pages reach the slow device
     #[arg(long, value_enum, default_value_t = Sync::Back)]

@@ -87,7 +87,7 @@ pub struct LiveArguments {
           value_parser = units::time_within(Nanos(0)..=Nanos::from_secs(3600), "us"))]
     spin: Nanos,
     /// The seed of all randomness in the drive and its power cuts
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, value_parser = crate::units::seed)]
     pub seed: u64,
     #[command(flatten)]
     pub schedule: Schedule,
@@ -100,7 +100,7 @@ pub struct LiveArguments {
 pub struct Schedule {
     /// Cut the power when the drive has carried out N commands, with others under way, and again N
     /// commands after each return
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", value_parser = crate::units::whole::<u64>(1..))]
     pub cut_after_ops: Option<u64>,
     /// Cut the power this much real time after it came: 10s, 500ms, 2m; 5s..20s is a random time in
     /// between, by the seed
