@@ -28,7 +28,12 @@ pub const NOT_HERE: &str = "builds with more features have it. `cargo run --rele
 
 /// All exit codes: the code, its meaning, and when it is that.
 pub const CODES: &[(u8, &str, &str)] = &[
-    (OK, "success", "the command did what it is for, and found nothing wrong"),
+    (
+        OK,
+        "success",
+        "the command did what it is for, and found nothing wrong; also Ctrl-C or SIGTERM at `serve` \
+         and `mount`, which is how these end",
+    ),
     (
         FAILED,
         "failure",
@@ -39,14 +44,18 @@ pub const CODES: &[(u8, &str, &str)] = &[
         USAGE,
         "invalid request",
         "nothing was done: an argument, a file or a design is invalid or not there, no such drive, \
-         log or cache runs, or it is in use",
+         log or cache runs, it is in use, or something listens at an address already",
     ),
     (
         UNKNOWN,
         "no verdict",
         "too few cuts, a run that ended early, or a defect of the database itself: try again",
     ),
-    (INTERRUPTED as u8, "interrupted", "Ctrl-C or SIGTERM; what was finished is printed"),
+    (
+        INTERRUPTED as u8,
+        "interrupted",
+        "Ctrl-C or SIGTERM, but for `serve` and `mount`; what was finished is printed",
+    ),
 ];
 
 /// Writes to standard output. It is no error if the reader has gone (`| head`).
@@ -111,20 +120,26 @@ pub fn note(line: impl Display) {
 
 /// What to say of a file that cannot be written.
 pub fn unwritable(path: &Path, error: &io::Error) -> String {
-    let said = format!("cannot write {}", path.display());
-    match error.kind() {
-        ErrorKind::NotFound => format!("{said}: there is no such folder: make it first"),
-        ErrorKind::IsADirectory => format!("{said}: it is a folder: name a file"),
-        ErrorKind::NotADirectory => {
-            format!("{said}: a part of the path is a file, and no folder: see to the path")
-        }
-        ErrorKind::PermissionDenied => {
-            format!("{said}: you may not write there: see to its permissions")
-        }
-        ErrorKind::StorageFull => format!("{said}: the disk is full: free some room"),
-        _ => format!("{said}: {error}"),
-    }
+    cannot("write", path, error)
 }
+
+/// What to say of a path where something cannot be made: what `does` says.
+pub fn cannot(does: &str, path: &Path, error: &io::Error) -> String {
+    let why = match error.kind() {
+        ErrorKind::NotFound => "there is no such folder: make it first",
+        ErrorKind::IsADirectory => "it is a folder: name a file",
+        ErrorKind::NotADirectory => "a part of the path is a file, and no folder: see to the path",
+        ErrorKind::PermissionDenied => "you may not write there: see to its permissions",
+        ErrorKind::StorageFull => "the disk is full: free some room",
+        ErrorKind::AddrInUse => IN_USE,
+        ErrorKind::AlreadyExists => "it is there already: name another one, or remove it",
+        _ => return format!("cannot {does} {}: {error}", path.display()),
+    };
+    format!("cannot {does} {}: {why}", path.display())
+}
+
+/// What to say of an address where somebody listens.
+pub const IN_USE: &str = "it is in use: give another one, or end what listens there";
 
 /// A file for the results of a command.
 ///

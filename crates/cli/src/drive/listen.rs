@@ -1,7 +1,9 @@
 //! Listening where another process may have listened before.
 
+use crate::out;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::Path;
 use tantalum_rt::Nanos;
 use tantalum_rt::wall::{Io, Listener};
 
@@ -22,6 +24,21 @@ pub async fn unix(listen: impl Fn() -> io::Result<Listener>, io: &Io) -> io::Res
             listener => return listener,
         }
     }
+}
+
+/// Why nobody can listen at this path. The request is invalid, as that of a file that cannot be made
+/// or is in use.
+pub fn no_socket(path: &Path, error: &io::Error) -> (String, u8) {
+    (out::cannot("listen at", path, error), out::USAGE)
+}
+
+/// The same of an address, for what `does` says.
+pub fn no_address(does: &str, at: SocketAddr, error: &io::Error) -> (String, u8) {
+    let why = match error.kind() {
+        io::ErrorKind::AddrInUse => out::IN_USE.to_string(),
+        _ => error.to_string(),
+    };
+    (format!("cannot {does} {at}: {why}"), out::USAGE)
 }
 
 /// An address on the command line; a port alone is on 127.0.0.1.

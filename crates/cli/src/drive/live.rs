@@ -290,7 +290,7 @@ async fn live<B: LiveBox>(
     let mut signals = signals.map_err(no_signals)?;
     let place = control::Place::of(arguments.control.as_deref(), about.image.as_deref());
     let listener = match &place {
-        Some(place) => place.listen(&site.io).await.map_err(failed)?,
+        Some(place) => place.listen(&site.io).await?,
         None => None,
     };
     let front = build.build(site.clone()).await?;
@@ -300,7 +300,7 @@ async fn live<B: LiveBox>(
     let plug = Rc::new(Plug::new(&site, front, about, arguments.salvage));
     let control = listener.map(|listener| control::begin(&plug, listener));
     if let Some(at) = arguments.http {
-        let at = http::begin(&plug, at, arguments.allow_control).map_err(failed)?;
+        let at = http::begin(&plug, at, arguments.allow_control)?;
         if listen::is_for_others(at) {
             out::note("note: everybody who reaches this address can see what the drive does");
         }

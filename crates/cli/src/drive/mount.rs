@@ -120,8 +120,7 @@ impl Build for Mount {
     type Front<B: LiveBox> = MountFront<B>;
 
     async fn build<B: LiveBox>(self, site: Site<B>) -> Result<MountFront<B>, Failure> {
-        let built = MountFront::new(site, self.arguments, &self.dir, &self.source).await;
-        built.map_err(|why| (why, out::FAILED))
+        MountFront::new(site, self.arguments, &self.dir, &self.source).await
     }
 }
 
@@ -145,7 +144,7 @@ impl<B: LiveBox> MountFront<B> {
         arguments: MountArguments,
         dir: &Path,
         source: &str,
-    ) -> Result<MountFront<B>, String> {
+    ) -> Result<MountFront<B>, Failure> {
         let recipe = Recipe {
             dir: dir.to_path_buf(),
             source: format!("tantalum:{source}"),

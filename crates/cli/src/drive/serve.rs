@@ -93,10 +93,12 @@ pub struct ServeArguments {
     #[arg(long, value_name = "NAME")]
     reader: Vec<String>,
     /// Most clients at the same time
-    #[arg(long, value_name = "N", default_value_t = Limits::default().clients)]
+    #[arg(long, value_name = "N", default_value_t = Limits::default().clients,
+          value_parser = units::whole::<u32>(..))]
     clients: u32,
     /// Most requests in flight of each client
-    #[arg(long, value_name = "N", default_value_t = Limits::default().requests)]
+    #[arg(long, value_name = "N", default_value_t = Limits::default().requests,
+          value_parser = units::whole::<u32>(..))]
     requests: u32,
     /// The longest request: 1MiB; a number alone is of KiB
     #[arg(long, value_name = "SIZE", default_value = "32MiB",
@@ -311,13 +313,14 @@ async fn listeners(
     }
     if let Some(path) = &arguments.unix {
         let listener = listen::unix(|| io.listen_unix_as(path, arguments.mode), io).await;
-        let listener = listener.map_err(|e| failed(cannot(path.display(), &e)))?;
+        let listener = listener.map_err(|e| listen::no_socket(path, &e))?;
         let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
         all.push((listener, format!("{scheme}+unix:///{name}?socket={}", escape_path(&path))));
     }
     if let Some(at) = arguments.tcp {
-        let listener = io.listen_tcp(at).map_err(|e| failed(cannot(at, &e)))?;
-        let at = listener.address().map_err(|e| failed(cannot(at, &e)))?;
+        let cannot = |e| listen::no_address("listen at", at, &e);
+        let listener = io.listen_tcp(at).map_err(cannot)?;
+        let at = listener.address().map_err(cannot)?;
         warn(at, arguments);
         all.push((listener, format!("{scheme}://{at}/{name}")));
     }
@@ -335,10 +338,6 @@ fn warn(at: SocketAddr, arguments: &ServeArguments) {
     if !known && listen::is_for_others(at) {
         out::note(format_args!("note: everybody who reaches {at} can read and write the drive"));
     }
-}
-
-fn cannot(what: impl std::fmt::Display, error: &io::Error) -> String {
-    format!("cannot listen at {what}: {error}")
 }
 
 /// The name as part of a URI.

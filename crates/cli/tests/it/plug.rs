@@ -394,7 +394,8 @@ fn sockets_are_not_shared_and_not_left_behind() {
     };
     let output = second(&control).output().expect("it starts");
     let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.code() == Some(1) && said.contains("cannot listen at"), "{said}");
+    assert!(output.status.code() == Some(2) && said.contains("cannot listen at"), "{said}");
+    assert!(said.contains("it is in use: give another one"), "{said}");
     assert_eq!(json("status", &control, 0)["design"], "durassd");
     // The socket of a killed process is reported as such, and replaced.
     first.child.kill().expect("it can be killed");

@@ -120,7 +120,11 @@ fn what_cannot_be_served_is_refused() {
     assert!(output.status.code() == Some(2) && said.contains("image") && said.contains("--design"));
     for (arguments, code, why) in [
         (&[][..], 2, "no place to listen: give --unix PATH or --tcp PORT, or a socket of systemd"),
-        (&["--unix", "/nonexistent/socket"], 1, "cannot listen at /nonexistent/socket"),
+        (
+            &["--unix", "/nonexistent/socket"],
+            2,
+            "cannot listen at /nonexistent/socket: there is no such folder: make it first",
+        ),
         (&["--tcp", "0", "--restore-after", "1s"], 2, "--cut-every"),
         (&["--tcp", "drive:1"], 2, "it should be a port"),
         (&["--tcp", "0", "--reader", "drive"], 2, "two exports are called \"drive\""),

@@ -1,7 +1,7 @@
 //! The control socket of a running drive.
 
 use super::power::RestoreError;
-use super::{Front, Plug, Trouble, report};
+use super::{Failure, Front, Plug, Trouble, report};
 use crate::drive::listen;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -31,14 +31,14 @@ impl Place {
     /// Listens there. If listening at the default path fails, there is no control socket.
     ///
     /// # Errors
-    /// Why it cannot listen at the given path, in a line.
-    pub async fn listen(&self, io: &Io) -> Result<Option<Listener>, String> {
+    /// Why it cannot listen at the given path, in a line, and the exit code.
+    pub async fn listen(&self, io: &Io) -> Result<Option<Listener>, Failure> {
         match listen::unix(|| io.listen_unix(&self.path), io).await {
             Ok(listener) => Ok(Some(listener)),
             Err(e) => {
-                let why = format!("cannot listen at {}: {e}", self.path.display());
+                let (why, code) = listen::no_socket(&self.path, &e);
                 if self.given {
-                    return Err(why);
+                    return Err((why, code));
                 }
                 crate::out::note(format_args!(
                     "note: there is no control socket: {why}; --control PATH puts it elsewhere"

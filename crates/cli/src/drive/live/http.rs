@@ -10,7 +10,8 @@
 //! 4. A connection ends if no request begins within [`IDLE`], or if a request takes longer than
 //!    that until a part of its answer is read.
 
-use super::{Front, Plug, metrics, report};
+use super::{Failure, Front, Plug, metrics, report};
+use crate::drive::listen;
 use axum::Router;
 use axum::extract::connect_info::{ConnectInfo, Connected, IntoMakeServiceWithConnectInfo};
 use axum::extract::{Request, State};
@@ -74,14 +75,14 @@ enum Letter {
 /// Begins to serve; returns the address. With `control` clients may cut and restore the power.
 ///
 /// # Errors
-/// Why it cannot serve, in a line.
+/// Why it cannot serve, in a line, and the exit code.
 #[allow(clippy::disallowed_methods, reason = "the edge: a server in a thread of its own")]
 pub fn begin<B: LiveBox, F: Front>(
     plug: &Rc<Plug<B, F>>,
     at: SocketAddr,
     control: bool,
-) -> Result<SocketAddr, String> {
-    let cannot = |e: io::Error| format!("cannot serve HTTP at {at}: {e}");
+) -> Result<SocketAddr, Failure> {
+    let cannot = |e: io::Error| listen::no_address("serve HTTP at", at, &e);
     let listener = std::net::TcpListener::bind(at).map_err(cannot)?;
     listener.set_nonblocking(true).map_err(cannot)?;
     let at = listener.local_addr().map_err(cannot)?;

@@ -4,7 +4,7 @@
 use super::filesystem::{self, Kind};
 use super::programs;
 use super::table::{self, Mounted, User};
-use crate::drive::live::{Live, Site};
+use crate::drive::live::{Failure, Live, Site};
 use crate::out;
 use rustix::fs::Mode;
 use rustix::io::Errno;
@@ -75,16 +75,19 @@ pub struct Layers<B: LiveBox> {
 
 impl<B: LiveBox> Layers<B> {
     /// Takes down what a killed process left; sets up nothing yet.
-    pub async fn new(site: &Site<B>, mut recipe: Recipe) -> Result<Layers<B>, String> {
+    pub async fn new(site: &Site<B>, mut recipe: Recipe) -> Result<Layers<B>, Failure> {
+        let failed = |why| (why, out::FAILED);
+        let invalid = |why| (why, out::USAGE);
         if recipe.fs.is_some() && !rustix::process::geteuid().is_root() {
-            return Err("--fs takes root: it attaches a loop device and mounts it".to_string());
+            let why = "--fs takes root: it attaches a loop device and mounts it";
+            return Err(failed(why.to_string()));
         }
-        clean_up(site, &recipe).await?;
+        clean_up(site, &recipe).await.map_err(failed)?;
         // From here on the path is not resolved again: it may lead into the mount that this process
         // serves.
-        let made = make_dir(&recipe.dir, 0o755)?;
+        let made = make_dir(&recipe.dir, 0o755).map_err(invalid)?;
         recipe.dir = super::path_in_full(&recipe.dir);
-        let rights = rights(&recipe.dir)?;
+        let rights = rights(&recipe.dir).map_err(invalid)?;
         let made = if made { vec![recipe.dir.clone()] } else { Vec::new() };
         let file_dir = match recipe.fs {
             Some(_) => Path::new(PRIVATE).join(format!("drive-{}", std::process::id())),
@@ -460,7 +463,7 @@ fn make_dir(dir: &Path, mode: u32) -> Result<bool, String> {
     match rustix::fs::mkdir(dir, Mode::from_raw_mode(mode)) {
         Ok(()) => Ok(true),
         Err(Errno::EXIST) => Ok(false),
-        Err(e) => Err(format!("cannot make the directory {}: {e}", dir.display())),
+        Err(e) => Err(out::cannot("make the directory", dir, &e.into())),
     }
 }
 
