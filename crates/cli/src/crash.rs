@@ -55,18 +55,18 @@ pub struct CrashArguments {
     #[arg(long, conflicts_with_all = ["samples", "swarm"])]
     exhaustive: bool,
     /// Random cuts of each row [default: the file's number]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", value_parser = units::whole::<u64>(1..))]
     samples: Option<u64>,
     /// Explore this many random drives instead of the file's, with the file's mixes
     #[arg(long, value_name = "N", conflicts_with = "samples",
-          value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+          value_parser = units::whole::<u64>(1..=1_000_000))]
     swarm: Option<u64>,
     /// End after this time, as in 120s or 8h; without another number of cuts, random points until
     /// then. (Findings are reduced after that.)
     #[arg(long = "for", value_name = "TIME", value_parser = budget)]
     budget: Option<Nanos>,
     /// Also cut recoveries, and the recoveries from these cuts, to this depth
-    #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(..=16))]
+    #[arg(long, value_name = "K", value_parser = units::whole::<u32>(..=16))]
     nested: Option<u32>,
     /// The seed [default: the file's]; `random`: a new one, which is printed
     #[arg(long, value_name = "N")]
@@ -91,7 +91,7 @@ pub struct CrashArguments {
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
     /// Threads [default: one for each processor]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
+    #[arg(long, value_name = "N", value_parser = units::whole::<u16>(1..=256))]
     threads: Option<u16>,
 }
 
@@ -146,6 +146,10 @@ pub fn crash(arguments: &CrashArguments) -> u8 {
     if *arguments == CrashArguments::default() {
         let list = builtin::list_with_times("crash", "explorations", builtin::CRASHES);
         return out::bytes(list.as_bytes());
+    }
+    let json_alone = CrashArguments { json: Some("-".into()), ..CrashArguments::default() };
+    if *arguments == json_alone {
+        return out::json(&builtin::as_json(builtin::CRASHES));
     }
     let json = arguments.json.as_deref().filter(|p| *p != Path::new("-"));
     let input = ("EXPERIMENT", arguments.named());

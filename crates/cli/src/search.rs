@@ -70,10 +70,11 @@ pub struct SearchArguments {
     #[arg(long = "set", value_name = "KEY=VALUE", value_parser = crate::run::setting)]
     sets: Vec<crate::run::Setting>,
     /// The seed [default: the file's]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = units::seed)]
     seed: Option<u64>,
     /// Power cuts of each candidate
-    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, value_name = "N", default_value_t = 2,
+          value_parser = units::whole::<u32>(1..=1000))]
     cuts: u32,
     /// The least load before each cut: as much is programmed as all dies can in this time, and
     /// whole rounds of the journal
@@ -83,10 +84,10 @@ pub struct SearchArguments {
     #[arg(long)]
     all: bool,
     /// Voltage of the charged capacitors
-    #[arg(long, value_name = "V", default_value_t = 5.0)]
+    #[arg(long, value_name = "V", default_value_t = 5.0, value_parser = units::number)]
     volts: f64,
     /// Lowest voltage at which the drive still works
-    #[arg(long, value_name = "V", default_value_t = 2.7)]
+    #[arg(long, value_name = "V", default_value_t = 2.7, value_parser = units::number)]
     least_volts: f64,
     /// Write the result as JSON to this file; `-`: to standard output, without the table
     #[arg(long, value_name = "FILE")]
@@ -98,7 +99,7 @@ pub struct SearchArguments {
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
     /// Candidates tried at the same time [default: one for each processor]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
+    #[arg(long, value_name = "N", value_parser = units::whole::<u16>(1..=256))]
     threads: Option<u16>,
 }
 
@@ -118,31 +119,38 @@ impl SearchArguments {
     }
 }
 
-/// The block jobs of an experiment, in words; `None`: it has none.
-fn jobs(experiment: &Experiment) -> Option<String> {
-    let jobs: Vec<&str> = experiment.job.keys().map(String::as_str).collect();
-    (!jobs.is_empty()).then(|| jobs.join(", "))
-}
-
 /// The block jobs of an experiment that can be searched around the design that is the default: its
 /// geometry may be too small for that.
-fn searched(experiment: &Experiment) -> Option<String> {
+fn searched(experiment: &Experiment) -> Vec<&str> {
     let limits = Limits { recovery: Nanos::from_secs(1), slowdown: 0.05 };
     let effort = Effort { cuts: 1, measured: Nanos::from_millis(20), all: false };
     let can_be = |job: &&str| Search::new(experiment, job, BASE, limits, effort).is_ok();
-    let jobs: Vec<&str> = experiment.job.keys().map(String::as_str).filter(can_be).collect();
-    (!jobs.is_empty()).then(|| jobs.join(", "))
+    experiment.job.keys().map(String::as_str).filter(can_be).collect()
 }
 
-/// The experiments that are built in and have such block jobs, with these.
+/// What is built in, for a user who named nothing.
 fn list() -> String {
-    let with_jobs = |one: &'static builtin::BuiltIn| {
-        let experiment = Experiment::parse(one.name, one.text).ok()?;
-        Some((one, format!("jobs: {}", searched(&experiment)?)))
-    };
     let title = "Built-in experiments with block jobs; search one, which takes minutes, with\n\
                  `tantalum search NAME --workload JOB --recovery-max 1s --slowdown-max 5%`";
-    builtin::list(title, builtin::RUNS.iter().filter_map(with_jobs)) + &builtin::own("search")
+    let with_jobs = with_jobs().map(|(one, jobs)| (one, format!("jobs: {}", jobs.join(", "))));
+    builtin::list(title, with_jobs) + &builtin::own("search")
+}
+
+/// The same as JSON.
+fn list_as_json() -> serde_json::Value {
+    let all = with_jobs().map(
+        |(one, jobs)| serde_json::json!({"name": one.name, "title": one.title(), "jobs": jobs}),
+    );
+    serde_json::json!({"built_in": all.collect::<Vec<_>>()})
+}
+
+/// The experiments that are built in and have block jobs, with these.
+fn with_jobs() -> impl Iterator<Item = (&'static builtin::BuiltIn, Vec<String>)> {
+    builtin::RUNS.iter().filter_map(|one| {
+        let experiment = Experiment::parse(one.name, one.text).ok()?;
+        let jobs: Vec<String> = searched(&experiment).into_iter().map(String::from).collect();
+        (!jobs.is_empty()).then_some((one, jobs))
+    })
 }
 
 /// Runs the command; returns the exit code.
@@ -150,7 +158,11 @@ pub fn search(arguments: &SearchArguments) -> u8 {
     if let Some(file) = &arguments.init {
         return init::SEARCH.write(file);
     }
+    let to_stdout = arguments.json.as_deref() == Some(Path::new("-"));
     if arguments.names_nothing() {
+        if to_stdout {
+            return out::json(&list_as_json());
+        }
         return out::bytes(list().as_bytes());
     }
     let volts = match Voltages::new(arguments.volts, arguments.least_volts) {
@@ -166,7 +178,6 @@ pub fn search(arguments: &SearchArguments) -> u8 {
     if let Err(message) = search.check_memory(&experiment, threads) {
         return out::error(message, out::USAGE);
     }
-    let to_stdout = arguments.json.as_deref() == Some(Path::new("-"));
     let json = arguments.json.as_deref().filter(|_| !to_stdout);
     let inputs = arguments.experiment.as_deref().map(|path| ("EXPERIMENT", path));
     let outputs = [("--json", json), ("--html", arguments.html.as_deref())];
@@ -220,11 +231,15 @@ fn prepare(arguments: &SearchArguments) -> Result<(Experiment, Search), String> 
     let parsed = Experiment::parse_with(&name, &text, &sets);
     let mut experiment = parsed.map_err(|e| file_kind::no_experiment(&name, &text, e))?;
     experiment.seed = arguments.seed.unwrap_or(experiment.seed);
+    if experiment.job.is_empty() {
+        return Err(format!(
+            "{name} has no block job: describe one under [job.NAME], as `tantalum search --init FILE` \
+             does"
+        ));
+    }
     let Some(workload) = &arguments.workload else {
-        return Err(match jobs(&experiment) {
-            None => format!("{name} has no block job: describe one under [job.NAME]"),
-            Some(jobs) => format!("name a job of {name} with --workload: {jobs}"),
-        });
+        let jobs: Vec<&str> = experiment.job.keys().map(String::as_str).collect();
+        return Err(format!("name a job of {name} with --workload: {}", jobs.join(", ")));
     };
     let (Some(recovery), Some(slowdown)) = (arguments.recovery_max, arguments.slowdown_max) else {
         return Err(
@@ -247,6 +262,9 @@ impl Watch for Bar {
         Bar::is_over(self)
     }
 }
+
+/// The ranks of the columns: farads follow from joules, and most of the requests from the slowdown.
+const RANKS: &[u8] = &[0, 3, 0, 0, 1, 1, 0, 0, 2, 0, 0, 0];
 
 fn summary(found: &Findings, volts: Voltages) -> String {
     let limits = &found.limits;
@@ -311,7 +329,7 @@ fn summary(found: &Findings, volts: Voltages) -> String {
     }
     // Writing to a string does not fail.
     let is_good = |cell: &str| (cell == "FOUND").then_some(true);
-    let _ = writeln!(text, "{}", table::shown(table, is_good));
+    let _ = writeln!(text, "{}", table::ranked(table, RANKS, is_good));
     if shown.len() < found.pareto.len() {
         let _ = writeln!(text, "({} more are in --json)", found.pareto.len() - shown.len());
     }

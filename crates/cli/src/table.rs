@@ -2,7 +2,7 @@
 
 use crate::counted::counted;
 use crate::{out, published};
-use comfy_table::{CellAlignment, ContentArrangement, Table};
+use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Table, Width};
 use std::fmt::Write;
 use tantalum_lab::file::experiment::WorkloadKind;
 use tantalum_lab::report::figures::{DriveFigures, RestartFigures};
@@ -64,12 +64,24 @@ type Judge = fn(&str) -> Option<bool>;
 /// width, its rows are not broken, for other programs to read. The last column has colours where
 /// the terminal shows them.
 pub fn shown(table: Table, is_good: Judge) -> String {
-    shown_within(table, known_width(), is_good, out::has_colours())
+    ranked(table, &[], is_good)
 }
 
-fn shown_within(mut table: Table, width: Option<usize>, is_good: Judge, colours: bool) -> String {
-    if let Some(width) = width.filter(|width| is_wider(&table, *width)) {
-        fit(&mut table, width);
+/// The same of a table whose columns have these ranks, as those in [`COLUMNS`] have. A column
+/// without one has rank 0.
+pub fn ranked(table: Table, ranks: &[u8], is_good: Judge) -> String {
+    shown_within(table, ranks, known_width(), is_good, out::has_colours())
+}
+
+fn shown_within(
+    mut table: Table,
+    ranks: &[u8],
+    width: Option<usize>,
+    is_good: Judge,
+    colours: bool,
+) -> String {
+    if let Some(width) = width {
+        narrow(&mut table, ranks, width);
     }
     let text = table.to_string();
     match colours {
@@ -78,10 +90,75 @@ fn shown_within(mut table: Table, width: Option<usize>, is_good: Judge, colours:
     }
 }
 
-/// Wraps cells until the table has this width.
+/// Makes the table this narrow: without its columns of the highest ranks; or else with as many of
+/// them as fit if cells are wrapped between words.
+fn narrow(table: &mut Table, ranks: &[u8], width: usize) {
+    let levels = || (0..=ranks.iter().copied().max().unwrap_or(0)).rev();
+    for most in levels() {
+        hide(table, ranks, most);
+        if !is_wider(table, width) {
+            return;
+        }
+    }
+    for most in levels() {
+        hide(table, ranks, most);
+        fit(table, width);
+        if !is_wider(table, width) {
+            return;
+        }
+    }
+    // Not even words fit: they are broken.
+    hide(table, ranks, 0);
+}
+
+/// Shows the columns up to this rank, and no others.
+fn hide(table: &mut Table, ranks: &[u8], most: u8) {
+    let ranks = ranks.iter().chain(std::iter::repeat(&0));
+    for (column, rank) in table.column_iter_mut().zip(ranks) {
+        match *rank > most {
+            true => column.set_constraint(ColumnConstraint::Hidden),
+            false => column.remove_constraint(),
+        };
+    }
+}
+
+/// Wraps cells until the table has this width: between words, and not in a word or a number. The
+/// table is wider if the words are.
 fn fit(table: &mut Table, width: usize) {
     table.set_content_arrangement(ContentArrangement::Dynamic);
     table.set_width(u16::try_from(width).unwrap_or(u16::MAX));
+    // Of each column: the longest word, and the longest line.
+    let mut of: Vec<(usize, usize)> = Vec::new();
+    let longest = |parts: &mut dyn Iterator<Item = &str>| parts.map(|s| s.chars().count()).max();
+    for row in table.header().into_iter().chain(table.row_iter()) {
+        for (i, cell) in row.cell_iter().enumerate() {
+            let content = cell.content();
+            of.resize(of.len().max(i + 1), (0, 0));
+            of[i].0 = of[i].0.max(longest(&mut content.split_whitespace()).unwrap_or(0));
+            of[i].1 = of[i].1.max(longest(&mut content.lines()).unwrap_or(0));
+        }
+    }
+    let shown = || table.column_iter().zip(&of).filter(|(column, _)| !column.is_hidden());
+    // Each column has a bar behind it, and there is one before the first.
+    let around = |column: &comfy_table::Column| usize::from(column.padding_width()) + 1;
+    let all: usize = shown().map(|(column, (_, line))| line + around(column)).sum();
+    let mut over = (all + 1).saturating_sub(width);
+    let hidden: Vec<bool> = table.column_iter().map(|column| column.is_hidden()).collect();
+    // The column that is the furthest above its longest word gives first.
+    let slack = |at: &(usize, &mut (usize, usize))| at.1.1 - at.1.0;
+    while over > 0 {
+        let shown = of.iter_mut().enumerate().filter(|(i, _)| !hidden[*i]);
+        let Some((_, most)) = shown.filter(|at| slack(at) > 0).max_by_key(slack) else { break };
+        most.1 -= 1;
+        over -= 1;
+    }
+    for (column, (_, line)) in table.column_iter_mut().zip(of) {
+        if !column.is_hidden() {
+            let exact = u16::try_from(line).unwrap_or(u16::MAX);
+            let exact = exact.saturating_add(column.padding_width());
+            column.set_constraint(ColumnConstraint::Absolute(Width::Fixed(exact)));
+        }
+    }
 }
 
 /// The results of rows of experiments.
@@ -174,17 +251,12 @@ fn drives(report: &Report, width: usize) -> String {
     if designs.is_empty() {
         return String::new();
     }
-    let mut table = drives_with(&designs, |_| true);
-    if is_wider(&table, width) {
-        // Numbers must not be wrapped; waits are the most dispensable columns.
-        table = drives_with(&designs, |title| !title.contains("wait"));
-    }
-    if is_wider(&table, width) {
-        fit(&mut table, width);
-    }
+    let mut table = table_of_drives(&designs);
+    let ranks: Vec<u8> = [0].into_iter().chain(SPREADS.iter().map(|s| s.1)).collect();
+    narrow(&mut table, &ranks, width);
     format!(
         "\nDrives, from the least to the most of their rows\n{table}\n{}{}",
-        restarts(report),
+        restarts(report, width),
         short_of_power(report)
     )
 }
@@ -193,25 +265,18 @@ fn is_wider(table: &Table, width: usize) -> bool {
     table.lines().any(|line| line.chars().count() > width)
 }
 
-/// The table of drives with these columns.
-fn drives_with(
-    designs: &[(&str, Vec<(&RowReport, &DriveFigures)>)],
-    shown: impl Fn(&str) -> bool,
-) -> Table {
-    let columns: Vec<_> = SPREADS.iter().filter(|s| shown(s.0)).collect();
+/// The table of drives, with all columns.
+fn table_of_drives(designs: &[(&str, Vec<(&RowReport, &DriveFigures)>)]) -> Table {
     let mut table = Table::new();
     table.load_preset(comfy_table::presets::ASCII_MARKDOWN);
     table.set_content_arrangement(ContentArrangement::Disabled);
-    table.set_header(["design"].into_iter().chain(columns.iter().map(|s| s.0)));
+    table.set_header(["design"].into_iter().chain(SPREADS.iter().map(|s| s.0)));
     for (design, rows) in designs {
-        let cell = |&&(_, digits, of): &&(&str, usize, Spread)| {
-            spread(rows.iter().filter_map(|(r, d)| of(r, d)), digits)
-        };
-        let cell = |column: &&(&str, usize, Spread)| match column.0 == SPARE_LEFT {
+        let cell = |&(title, _, digits, of): &(&str, u8, usize, Spread)| match title == SPARE_LEFT {
             true if rows.iter().all(|(_, d)| d.spare_left_units == 0) => "none".to_string(),
-            _ => cell(column),
+            _ => spread(rows.iter().filter_map(|(r, d)| of(r, d)), digits),
         };
-        table.add_row([design.to_string()].into_iter().chain(columns.iter().map(cell)));
+        table.add_row([design.to_string()].into_iter().chain(SPREADS.iter().map(cell)));
     }
     for (i, column) in table.column_iter_mut().enumerate() {
         column.set_padding((0, 0));
@@ -224,7 +289,7 @@ fn drives_with(
 
 /// Times of restarts, for drives that take commands before they know the whole map: a line for each
 /// design.
-fn restarts(report: &Report) -> String {
+fn restarts(report: &Report, width: usize) -> String {
     let mut designs: Vec<(&str, Vec<&RestartFigures>)> = Vec::new();
     for row in &report.rows {
         let Some(of_row) = row.findings.drives.as_ref().map(|d| &d.restarts) else { continue };
@@ -243,14 +308,11 @@ fn restarts(report: &Report) -> String {
         };
         let (first, then) = (["find", "dump", "areas", "mark"], ["units", "map", "space"]);
         let list = |names: &[&str]| names.iter().map(|n| of(n)).collect::<Vec<_>>().join(", ");
-        let _ = writeln!(
-            text,
-            "{design}: {}: {}; then {}: {}",
-            of("ready"),
-            list(&first),
-            list(&then),
-            of("whole")
-        );
+        let ready = format!("{design}: {}: {};", of("ready"), list(&first));
+        let whole = format!("then {}: {}", list(&then), of("whole"));
+        let is_wide = ready.chars().count() + 1 + whole.chars().count() > width;
+        let gap = if is_wide { "\n  " } else { " " };
+        let _ = writeln!(text, "{ready}{gap}{whole}");
     }
     match text.is_empty() {
         true => text,
@@ -277,20 +339,20 @@ type Spread = fn(&RowReport, &DriveFigures) -> Option<f64>;
 /// The title of a column that may say "none".
 const SPARE_LEFT: &str = "spare\nleft %";
 
-/// Title, decimal places, figure.
-const SPREADS: &[(&str, usize, Spread)] = &[
-    ("over-\nprov. %", 1, |_, d| Some(d.over_provisioning_percent())),
-    (SPARE_LEFT, 1, |_, d| Some(d.spare_left_percent)),
-    ("flash B/\ndrive B", 2, |r, _| r.findings.write_amplification()),
-    ("overall", 2, |r, _| r.findings.overall_amplification()),
-    ("of it\nmoved", 2, |r, _| r.findings.amplification_parts().map(|parts| parts[1])),
-    ("of it\nmap", 2, |r, _| r.findings.amplification_parts().map(|parts| parts[2])),
-    ("buffer\nwait, s", 2, |_, d| Some(d.under_load.buffer_wait_ns as f64 / 1e9)),
-    ("space\nwait, s", 2, |_, d| Some(d.under_load.space_wait_ns as f64 / 1e9)),
-    ("fewest\nfree", 0, |_, d| d.free_units_least.map(|n| n as f64)),
-    ("erases", 0, |_, d| Some((d.under_load.erases + d.outside_load.erases) as f64)),
-    ("most\nworn", 0, |_, d| Some(d.wear.max.into())),
-    ("wear\nspread", 0, |_, d| Some(d.wear.spread().into())),
+/// Title, rank as that of [`COLUMNS`], decimal places, figure.
+const SPREADS: &[(&str, u8, usize, Spread)] = &[
+    ("over-\nprov. %", 0, 1, |_, d| Some(d.over_provisioning_percent())),
+    (SPARE_LEFT, 1, 1, |_, d| Some(d.spare_left_percent)),
+    ("flash B/\ndrive B", 0, 2, |r, _| r.findings.write_amplification()),
+    ("overall", 0, 2, |r, _| r.findings.overall_amplification()),
+    ("of it\nmoved", 2, 2, |r, _| r.findings.amplification_parts().map(|parts| parts[1])),
+    ("of it\nmap", 2, 2, |r, _| r.findings.amplification_parts().map(|parts| parts[2])),
+    ("buffer\nwait, s", 6, 2, |_, d| Some(d.under_load.buffer_wait_ns as f64 / 1e9)),
+    ("space\nwait, s", 6, 2, |_, d| Some(d.under_load.space_wait_ns as f64 / 1e9)),
+    ("fewest\nfree", 3, 0, |_, d| d.free_units_least.map(|n| n as f64)),
+    ("erases", 0, 0, |_, d| Some((d.under_load.erases + d.outside_load.erases) as f64)),
+    ("most\nworn", 4, 0, |_, d| Some(d.wear.max.into())),
+    ("wear\nspread", 5, 0, |_, d| Some(d.wear.spread().into())),
 ];
 
 /// The range of these figures.
@@ -428,12 +490,17 @@ mod tests {
             }
             let (first, drives) = text.split_once("\nDrives").unwrap();
             let line = first.lines().last().unwrap_or_default();
-            // Over-provisioning and its effects are shown at any width.
-            let line_of_drives = drives.replace([' ', '\n'], "");
-            let waits = if line_of_drives.contains("wait") { "0.00|0.00|" } else { "" };
-            assert!(width < 200 || !waits.is_empty(), "{text}");
-            let all = format!("25.0|4.5|3.00|1.00|0.00|1.00|{waits}-|1234|9|6");
-            assert!(line_of_drives.contains(&all), "{width}:\n{text}");
+            // Over-provisioning and its effects are shown at any width, and no number is broken.
+            let line_of_drives = drives.lines().rfind(|line| line.starts_with("|volatile"));
+            let line_of_drives = line_of_drives.expect("the drive").replace(' ', "");
+            let all = match width {
+                200 => "|volatile|25.0|4.5|3.00|1.00|0.00|1.00|0.00|0.00|-|1234|9|6|",
+                _ => "|volatile|25.0|",
+            };
+            assert!(line_of_drives.starts_with(all), "{width}:\n{text}");
+            for title in ["over-", "drive B", "overall", "erases"] {
+                assert!(drives.contains(title), "{width}: {title}\n{text}");
+            }
             columns.insert(width, line.matches('|').count());
         }
         assert!(columns.values().is_sorted() && columns[&60] < columns[&80], "{columns:?}");
@@ -468,16 +535,55 @@ mod tests {
             _ => None,
         };
         let most = |text: &str| text.lines().map(|line| line.chars().count()).max();
-        let plain = shown_within(table(), None, judge, false);
+        let plain = shown_within(table(), &[], None, judge, false);
         assert_eq!(plain.lines().count(), 4, "{plain}");
-        assert_eq!(shown_within(table(), Some(200), judge, false), plain);
-        let narrow = shown_within(table(), Some(50), judge, false);
+        assert_eq!(shown_within(table(), &[], Some(200), judge, false), plain);
+        let narrow = shown_within(table(), &[], Some(50), judge, false);
         assert!(most(&narrow) <= Some(50) && most(&plain) > Some(50), "{narrow}");
         assert!(!plain.contains('\x1b') && !narrow.contains('\x1b'));
-        let coloured = shown_within(table(), None, judge, true);
+        let coloured = shown_within(table(), &[], None, judge, true);
         assert!(coloured.contains("\x1b[32m clean \x1b[0m|"), "{coloured}");
         assert!(coloured.contains("\x1b[1;31m FOUND \x1b[0m|"), "{coloured}");
         assert_eq!(coloured.matches("\x1b[0m").count(), 2);
+    }
+
+    /// All words of the table's cells.
+    fn words(table: &str) -> Vec<&str> {
+        table
+            .split(|c: char| c == '|' || c.is_whitespace())
+            .filter(|word| !word.is_empty())
+            .collect()
+    }
+
+    #[test]
+    fn no_word_or_number_is_broken() {
+        let table = || {
+            let mut table = Table::new();
+            table.load_preset(comfy_table::presets::ASCII_MARKDOWN);
+            table.set_content_arrangement(ContentArrangement::Disabled);
+            table.set_header(["row", "before it", "8041-8043", "kept of the map", "result"]);
+            for n in 0..9 {
+                let row = format!("an/experiment/tile-{n}/default");
+                let cells = ["before anything else", "0.70-1.46", "journal of 176", "2 FOUND"];
+                table.add_row([row].into_iter().chain(cells.map(String::from)));
+            }
+            table
+        };
+        let whole = table().to_string();
+        let known = words(&whole);
+        for (ranks, width) in [(&[][..], 75), (&[0, 2, 1], 80), (&[0, 2, 1], 70), (&[0, 2, 1], 60)]
+        {
+            let narrow = shown_within(table(), ranks, Some(width), |_| None, false);
+            assert!(narrow.lines().all(|line| line.chars().count() <= width), "{width}:\n{narrow}");
+            for word in words(&narrow).iter().filter(|word| !word.starts_with('-')) {
+                assert!(known.contains(word), "{width}: {word}\n{narrow}");
+            }
+            // What is of no rank stays.
+            assert!(narrow.contains("/tile-8/default") && narrow.contains("FOUND"), "{narrow}");
+        }
+        // The column of the highest rank is the first that is left out.
+        let narrow = shown_within(table(), &[0, 2, 1], Some(80), |_| None, false);
+        assert!(narrow.contains("0.70-1.46") && !narrow.contains("anything"), "{narrow}");
     }
 
     #[test]

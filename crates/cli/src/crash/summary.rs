@@ -27,7 +27,7 @@ pub fn summary(found: &Survey, reach: Reach, budget: Option<&str>, cpu_seconds: 
     let _ = writeln!(
         text,
         "{}\n\n{}, {}, {rate:.0} per CPU-second: {}",
-        table::shown(table(found, reach), is_clean),
+        table::ranked(table(found, reach), &ranks(), is_clean),
         counted(total.all_cuts(), "cut", "cuts"),
         counted(total.cycles, "cut-and-recover cycle", "cut-and-recover cycles"),
         outcome(found),
@@ -38,6 +38,9 @@ pub fn summary(found: &Survey, reach: Reach, budget: Option<&str>, cpu_seconds: 
     text
 }
 
+/// So many rows that were not run have a line each in the table; more are one line.
+const FEW: usize = 3;
+
 fn table(found: &Survey, reach: Reach) -> Table {
     let mut table = Table::new();
     table
@@ -47,13 +50,27 @@ fn table(found: &Survey, reach: Reach) -> Table {
     let titles = ["row", "runs", "cuts"].map(String::from).into_iter().chain(moments);
     let more = ["nested", "cycles", "result"].map(String::from);
     table.set_header(titles.chain(more).collect::<Vec<_>>());
-    for row in &found.rows {
+    let not_run = found.count(RowState::NotRun);
+    let is_shown = |row: &&RowSurvey| not_run <= FEW || row.state != RowState::NotRun;
+    for row in found.rows.iter().filter(is_shown) {
         table.add_row(line(row, reach));
+    }
+    if not_run > FEW {
+        let name = counted(not_run as u64, "row", "rows");
+        let zeros = std::iter::repeat_n("0".to_string(), 2 + Moment::ALL.len());
+        let last = ["-", "0", "not run"].map(String::from);
+        table.add_row([name].into_iter().chain(zeros).chain(last).collect::<Vec<_>>());
     }
     for column in table.column_iter_mut().skip(1).take(Moment::ALL.len() + 4) {
         column.set_cell_alignment(CellAlignment::Right);
     }
     table
+}
+
+/// The ranks of the columns: where they do not all fit, moments are left out first.
+fn ranks() -> Vec<u8> {
+    let moments = Moment::ALL.iter().map(|_| 3);
+    [0, 1, 0].into_iter().chain(moments).chain([2, 1, 0]).collect()
 }
 
 fn line(row: &RowSurvey, reach: Reach) -> Vec<String> {

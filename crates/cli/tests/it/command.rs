@@ -291,6 +291,8 @@ fn lists_are_json_where_that_is_asked_for() {
     };
     let built_in = json(&["run", "--json", "-"]);
     assert_eq!(built_in["built_in"][0]["name"], "first", "{built_in}");
+    let jobs = json(&["search", "--json", "-"]);
+    assert!(jobs["built_in"][0]["jobs"].as_array().is_some_and(|jobs| !jobs.is_empty()), "{jobs}");
     let list = json(&["run", "first", "--list", "--json", "-"]);
     let (names, _) = ends(&tantalum(&["run", "first", "--list"]), 0);
     let listed = list["list"].as_array().expect("a list").iter().map(|row| &row["name"]);
