@@ -135,22 +135,38 @@ fn answer(asked: &str) -> Result<Answer, String> {
         [table, name] if name.chars().all(char::is_uppercase) => (*table).to_string(),
         _ => asked.to_string(),
     };
-    let meant = keys.iter().filter(|key| key.is_meant(&without_name));
+    // `drive.cache` is the table `cache` of a design, which an experiment changes.
+    let is_known = keys.iter().any(|key| key.is_meant(&without_name));
+    let of = if is_known { None } else { asked.strip_prefix("drive.").map(|_| "design") };
+    let without_name = if of.is_some() { of_design.to_string() } else { without_name };
+    let is_of = |key: &&Key<'_>| of.is_none_or(|of| key.of == of);
+    let meant = keys.iter().filter(is_of).filter(|key| key.is_meant(&without_name));
     let answer =
         Answer { keys: meant.map(Key::explained).collect(), presets: in_presets(of_design)? };
     if !answer.keys.is_empty() || !answer.presets.is_empty() {
         return Ok(answer);
     }
-    let names: Vec<String> = keys.iter().flat_map(Key::full_names).collect();
-    let last = |name: &str| name.rsplit('.').next().unwrap_or_default().to_string();
-    let near = nearest_name(asked, names.iter().map(String::as_str)).map(String::from);
-    let short: Vec<String> = names.iter().map(|n| last(n)).collect();
-    let near = near.or_else(|| {
-        let last = last(asked);
-        nearest_name(&last, short.iter().map(String::as_str)).map(String::from)
-    });
-    let tip = near.map_or(String::new(), |near| format!("; did you mean \"{near}\"?"));
+    let tip = nearest_key(asked, &keys)
+        .map_or(String::new(), |near| format!("; did you mean \"{near}\"?"));
     Err(format!("no experiment, exploration or design has the key \"{asked}\"{tip}"))
+}
+
+/// The key that is most likely meant. The last part of a key says more than its tables, of which one
+/// key may have several.
+fn nearest_key(asked: &str, keys: &[Key<'_>]) -> Option<String> {
+    let last = |name: &str| name.rsplit('.').next().unwrap_or_default().to_string();
+    let names: Vec<String> = keys.iter().flat_map(Key::full_names).collect();
+    let short: Vec<String> = names.iter().map(|n| last(n)).collect();
+    let in_order =
+        |names: &[String]| nearest_name(asked, names.iter().map(String::as_str)).map(String::from);
+    let Some(near) = nearest_name(&last(asked), short.iter().map(String::as_str)) else {
+        return in_order(&names);
+    };
+    let with_it: Vec<String> = names.iter().filter(|name| last(name) == near).cloned().collect();
+    match with_it.as_slice() {
+        [only] => Some(only.clone()),
+        several => in_order(several).or_else(|| Some(near.to_string())),
+    }
 }
 
 fn text(answer: &Answer) -> String {
@@ -312,7 +328,18 @@ mod tests {
     #[test]
     fn near_names_are_named() {
         let wrong = explained("engine.clyents").expect_err("there is none");
-        assert!(wrong.contains("clients"), "{wrong}");
+        assert!(wrong.contains("did you mean \"engine.clients\"?"), "{wrong}");
+        let wrong = explained("buffer_kbi").expect_err("there is none");
+        assert!(wrong.contains("did you mean \"cache.buffer_kib\"?"), "{wrong}");
+        let wrong = explained("zzzzzz").expect_err("there is none");
+        assert!(!wrong.contains("did you mean"), "{wrong}");
+    }
+
+    #[test]
+    fn a_table_of_a_design_lists_its_keys() {
+        let cache = explained("drive.cache").expect("it is a table of a design");
+        assert!(cache.contains("cache.buffer_kib (of a design)"), "{cache}");
+        assert!(!cache.lines().any(|line| line.contains("(of an exploration)")), "{cache}");
     }
 
     #[test]
