@@ -86,7 +86,7 @@ Pages that a help or a message names as docs/NAME.md are in /usr/share/doc/tanta
 Debian package, in share/doc/tantalum/docs of the archive, and in the folder docs of the sources.")]
 struct Arguments {
     /// No notes and no progress, only results and errors
-    #[arg(long, global = true, display_order = 999)]
+    #[arg(long, global = true, display_order = 990)]
     quiet: bool,
     #[command(subcommand)]
     command: Command,

@@ -126,7 +126,7 @@ fn mistakes_end_in_2_and_are_named() {
     let (rows, _) = ends(&tantalum(&["crash", "crash", "--row", "ram/", "--list"]), 0);
     assert!(rows.lines().all(|row| row.contains("ram/")) && !rows.is_empty(), "{rows}");
     let (_, err) = ends(&tantalum(&["compare", &fine, &one, "--fail-over", "-3"]), 2);
-    assert!(err.contains("expected a percentage of at least 0"), "{err}");
+    assert!(err.contains("it must not be negative"), "{err}");
     // Paths like these are never replaced by a file.
     let (_, err) = ends(&tantalum(&["run", &key, "--json", "/dev/null", "--html", "/dev/null"]), 2);
     assert!(err.contains("unknown key"), "{err}");
@@ -548,7 +548,7 @@ fn a_run_has_a_page_and_two_runs_compare() {
     let cases: [(&[&str], &str); 4] = [
         (&["compare", &a, "nowhere.json"], "cannot read the report nowhere.json"),
         (&["compare", &a, experiment], "`tantalum run EXPERIMENT --json"),
-        (&["compare", &a, &b, "--fail-over=-1"], "expected a percentage of at least 0"),
+        (&["compare", &a, &b, "--fail-over=-1"], "it must not be negative"),
         (&["compare", &a, &b, "--fail-over", "x"], "expected a percentage"),
     ];
     for (arguments, expected) in cases {
