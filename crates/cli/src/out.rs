@@ -132,7 +132,10 @@ pub fn cannot(does: &str, path: &Path, error: &io::Error) -> String {
         ErrorKind::PermissionDenied => "you may not write there: see to its permissions",
         ErrorKind::StorageFull => "the disk is full: free some room",
         ErrorKind::AddrInUse => IN_USE,
-        ErrorKind::AlreadyExists => "it is there already: name another one, or remove it",
+        // (Of a socket an error with words of its own says what is there.)
+        ErrorKind::AlreadyExists if error.raw_os_error().is_some() => {
+            "it is there already: name another one, or remove it"
+        }
         _ => return format!("cannot {does} {}: {error}", path.display()),
     };
     format!("cannot {does} {}: {why}", path.display())

@@ -415,7 +415,7 @@ fn sockets_are_not_shared_and_not_left_behind() {
     std::fs::write(&control, "a file").expect("written");
     let mut third = second(&control).spawn().expect("it starts");
     let code = third.wait().expect("it ends").code();
-    assert_eq!(code, Some(1));
+    assert_eq!(code, Some(2));
     assert_eq!(std::fs::read(&control).expect("it is there"), b"a file");
     for left in [&control, &nbd] {
         std::fs::remove_file(left).expect("removed");
