@@ -119,7 +119,7 @@ fn invalid_arguments_are_refused() {
         (["--design", "durasd"], "did you mean \"durassd\"?"),
         (["--design", "disk-15k"], "is a magnetic disk"),
         (["--volts", "2"], "2.7 V"),
-        (["--volts", "-3"], "cannot be charged to -3 V"),
+        (["--volts", "-3"], "a number of at least 0"),
         (["--least-volts", "0"], "above 0"),
         (["--years", "900"], "900"),
     ] {
