@@ -659,7 +659,9 @@ typedef struct tantalum_cache_host {
     void *context;
     /* Up to where the log is durable: a dirty page with a higher LSN is refused. */
     uint64_t (*log_stable)(void *context);
-    /* Names up to `room` pages from the cold end of the pool; returns how many. They stay there. */
+    /* Names up to `room` pages from the cold end of the pool; returns how many. They stay there.
+     * The cache leaves out those that it has, those whose log is not durable, and those that do not
+     * enter: by `admit`, and with write-through dirty ones. */
     uint64_t (*pull)(void *context, uint64_t room, tantalum_cache_page *pages);
     /* This version is in the cache and not durable yet: the page may not change until it is. */
     void (*taken)(void *context, uint64_t page, uint64_t lsn);

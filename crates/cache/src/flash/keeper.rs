@@ -280,6 +280,8 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> Core<F, S> {
             }
         })
         .await?;
+        // A write to the slow store for which nobody waits any more must not come after the end.
+        self.written.until(|| self.state.borrow().writing.is_empty()).await;
         self.stop("it was closed".to_string());
         self.domain.kill();
         Ok(())

@@ -335,11 +335,14 @@ async fn live<B: LiveBox>(
     };
     // It may have ended before it could be interrupted.
     let served = begun.filter(|_| !plug.is_stopping());
+    // Without a client it ends by a signal, too.
+    let mut signalled = served.is_none();
     if let Some(said) = &served {
         out::bytes(said.as_bytes());
         schedule::begin(&plug, &arguments.schedule);
         if let First::A(signal) = first(signals.next(), plug.until_to_detach()).await {
             signal.map_err(no_signals)?;
+            signalled = true;
         }
     }
     let ending = async {
@@ -349,7 +352,14 @@ async fn live<B: LiveBox>(
         }
         ended
     };
-    match first(ending, signals.next()).await {
+    let second = async {
+        if !signalled {
+            signals.next().await.map_err(no_signals)?;
+            out::note("it ends already, with its cache given up; a second signal ends it at once");
+        }
+        signals.next().await.map_err(no_signals)
+    };
+    match first(ending, second).await {
         First::A(stopped) => stopped.map_err(failed)?,
         First::B(_) => return Err(at_once(&site, &plug, &mut signals).await),
     }

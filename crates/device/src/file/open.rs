@@ -56,10 +56,12 @@ fn own(file: &Owner, path: &Path) -> Result<(), FileError> {
 }
 
 /// Takes the files under a loop device for its owner.
-fn own_under(path: &Path) -> Result<Vec<Owner>, FileError> {
-    let files = storage::Storage::files(path, Path::new(SYS)).into_iter();
+fn own_under(owner: &Owner, path: &Path) -> Result<Vec<Owner>, FileError> {
+    let (is, sys) = (owner.metadata(), Path::new(SYS));
+    let is = is.map_err(system(path, "it cannot be looked at"))?;
+    let disk = storage::Storage::of(&is, sys);
     // (One that is gone cannot be named by anybody.)
-    let there = files.filter_map(|under| Owner::open(&under).ok());
+    let there = disk.files(sys).filter_map(|under| Owner::open(&under).ok());
     there.map(|file| own(&file, path).map(|()| file)).collect()
 }
 
@@ -207,7 +209,7 @@ impl File {
             return Err(FileError::UnderLoop { path: path.to_path_buf(), device });
         }
         own(&owner, path)?;
-        let under = if kind.is_file() { Vec::new() } else { own_under(path)? };
+        let under = if kind.is_file() { Vec::new() } else { own_under(&owner, path)? };
         File::over(rt, io, (owner, under), path, settings)
     }
 

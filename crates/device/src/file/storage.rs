@@ -94,16 +94,12 @@ impl Storage {
         Storage(all)
     }
 
-    /// The files of loop devices on which it lies.
-    pub(super) fn files(path: &Path, sys: &Path) -> Vec<PathBuf> {
-        let Ok(is) = std::fs::metadata(path) else { return Vec::new() };
-        let mut files = Vec::new();
-        for (identity, _) in Storage::of(&is, sys).0 {
-            if let Identity::Block(number) = identity {
-                files.extend(file_of(sys, number));
-            }
-        }
-        files
+    /// The files of the loop devices on which it lies.
+    pub(super) fn files(&self, sys: &Path) -> impl Iterator<Item = PathBuf> {
+        self.0.iter().filter_map(|(identity, _)| match identity {
+            Identity::Block(number) => file_of(sys, *number),
+            Identity::File(..) => None,
+        })
     }
 
     /// What both have in common. Two partitions of a disk have nothing in common.
