@@ -203,7 +203,7 @@ fn main() -> ExitCode {
 
 /// Ends with the error of the command line.
 fn no_command(error: &clap::Error) -> ! {
-    match verb_alone(error) {
+    match verb_alone(error, std::env::args().skip(1)) {
         Some(message) => std::process::exit(out::error(message, out::USAGE).into()),
         None => error.exit(),
     }
@@ -211,10 +211,12 @@ fn no_command(error: &clap::Error) -> ! {
 
 /// What to say of `tantalum serve`: `serve` is a command of drives, logs and caches. `None`: the
 /// error is another one.
-fn verb_alone(error: &clap::Error) -> Option<String> {
+fn verb_alone(error: &clap::Error, mut words: impl Iterator<Item = String>) -> Option<String> {
     let Some(ContextValue::String(verb)) = error.get(ContextKind::InvalidSubcommand) else {
         return None;
     };
+    // (`tantalum drive scrub` lacks another word.)
+    words.find(|word| !word.starts_with('-')).filter(|first| first == verb)?;
     let command = command();
     let has_verb = |group: &&clap::Command| group.find_subcommand(verb).is_some();
     let shown = command.get_subcommands().filter(|group| !group.is_hide_set());
@@ -340,8 +342,9 @@ mod tests {
     #[cfg(feature = "live")]
     fn a_verb_alone_is_told_with_its_nouns() {
         let told = |words: &[&str]| {
-            let words = ["tantalum"].iter().chain(words);
-            verb_alone(&command().try_get_matches_from(words).expect_err("it is wrong"))
+            let all = ["tantalum"].iter().chain(words);
+            let error = command().try_get_matches_from(all).expect_err("it is wrong");
+            verb_alone(&error, words.iter().map(|word| word.to_string()))
         };
         let serve = told(&["serve", "x.img"]).expect("drives, logs and caches have it");
         let whole = "it is `tantalum drive serve`, `tantalum log serve` or `tantalum cache serve`";
@@ -351,6 +354,7 @@ mod tests {
         );
         assert_eq!(told(&["sirve"]), None);
         assert_eq!(told(&["drive", "sirve"]), None);
+        assert_eq!(told(&["drive", "scrub"]), None);
         assert_eq!(told(&["run", "--sirve"]), None);
     }
 

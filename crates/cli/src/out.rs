@@ -32,7 +32,7 @@ pub const CODES: &[(u8, &str, &str)] = &[
         OK,
         "success",
         "the command did what it is for, and found nothing wrong; also Ctrl-C or SIGTERM at `serve` \
-         and `mount`, which is how these end",
+         and `mount` once they are ready, which is how these end",
     ),
     (
         FAILED,
@@ -54,7 +54,8 @@ pub const CODES: &[(u8, &str, &str)] = &[
     (
         INTERRUPTED as u8,
         "interrupted",
-        "Ctrl-C or SIGTERM, but for `serve` and `mount`; what was finished is printed",
+        "Ctrl-C or SIGTERM; what was finished is printed; `serve` and `mount` only before they are \
+         ready",
     ),
 ];
 

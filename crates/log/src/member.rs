@@ -4,7 +4,7 @@
 //!    unit access or a flush, as the device's promises call for.
 //! 2. A block that the device reports as unreadable reads as zeros, so it counts for nothing. Any
 //!    other error of a read is an error.
-//! 3. It remembers why a write or a flush failed last.
+//! 3. It remembers why a write, with its flush, failed last.
 
 use crate::error::SEE_TO_IT;
 use crate::options::Barrier;
@@ -85,7 +85,7 @@ impl<D: BlockDevice> Member<D> {
         MemberError { device: self.name.clone(), error }
     }
 
-    /// The same of a write or a flush (3).
+    /// The same of a write (3).
     fn failed_for_good(&self, error: IoError) -> MemberError {
         *self.cause.borrow_mut() = Some(error.clone());
         self.failed(error)

@@ -16,11 +16,12 @@ use crate::core::Core;
 use crate::create::{check_blank, check_blocks, device_identity, divide_like, install, io};
 use crate::describe::is_left_over;
 use crate::error::{LogError, OpenError};
-use crate::layout::lanes_of;
+use crate::layout::{holds_twice, lanes_of};
 use crate::member::Member;
-use crate::options::LogDevice;
+use crate::options::{LogDevice, OpenOptions};
 use crate::pace::PATIENCE;
 use crate::plan::LaneSpec;
+use crate::record::FRAME;
 use crate::state::{Standing, State};
 use crate::superblock::{AREAS, Role, Superblock};
 use crate::tasks;
@@ -140,6 +141,28 @@ impl<D: BlockDevice + Clone + 'static> Core<D> {
         self.would_be(index, device, state)
     }
 
+    /// What a device will be that has the sections of another one. With it the log has room for its
+    /// longest records, as it has without.
+    fn divided(&self, superblock: Superblock, name: &str) -> Result<Superblock, OpenError> {
+        let present: Vec<_> =
+            self.members.borrow().iter().flatten().map(|m| m.superblock).collect();
+        let with = |bytes| {
+            let new = divide_like(Superblock { bytes, ..superblock }, name)?;
+            let all = [&present[..], &[new]].concat();
+            let has_less =
+                holds_records(&present, &self.options) && !holds_records(&all, &self.options);
+            Ok::<_, OpenError>(Some(new).filter(|_| !has_less))
+        };
+        let bytes = superblock.bytes;
+        if let Some(new) = with(bytes)? {
+            return Ok(new);
+        }
+        let mut larger = (bytes..superblock.needed()).step_by(superblock.section_bytes() as usize);
+        let needed = larger.find(|bytes| matches!(with(*bytes), Ok(Some(_))));
+        let needed = needed.unwrap_or_else(|| superblock.needed());
+        Err(OpenError::TooSmall { device: name.to_string(), bytes, needed, or: "" })
+    }
+
     /// The same, whether the device of that index is lost or not.
     fn would_be(
         &self,
@@ -171,7 +194,7 @@ impl<D: BlockDevice + Clone + 'static> Core<D> {
         let index = index as u32;
         let superblock = Superblock { device: uuid, index, bytes, ..template };
         if own.is_none() {
-            return divide_like(superblock, &device.name);
+            return self.divided(superblock, &device.name);
         }
         let needed = superblock.needed();
         if bytes < needed {
@@ -180,6 +203,12 @@ impl<D: BlockDevice + Clone + 'static> Core<D> {
         }
         Ok(superblock)
     }
+}
+
+/// Whether records of the limit find room twice on these devices, as a volume asks for.
+fn holds_records(devices: &[Superblock], options: &OpenOptions) -> bool {
+    let limit = devices.iter().map(|s| s.record_limit).min().unwrap_or_default();
+    holds_twice(devices, options, u64::from(limit) + FRAME as u64)
 }
 
 /// # Errors
@@ -208,7 +237,11 @@ impl Superblock {
     /// Bytes that the device needs.
     fn needed(&self) -> u64 {
         let sections = u64::from(self.main_sections) + u64::from(self.second_sections);
-        let partition = sections * u64::from(self.section_units) * u64::from(self.unit);
-        AREAS + u64::from(self.partitions) * partition
+        AREAS + sections * self.section_bytes()
+    }
+
+    /// Bytes of a section of each partition.
+    fn section_bytes(&self) -> u64 {
+        u64::from(self.partitions) * u64::from(self.section_units) * u64::from(self.unit)
     }
 }

@@ -67,8 +67,9 @@ impl ServedLog {
                 };
                 let lost = stats.devices.iter().filter(|d| d.health == DeviceHealth::Failed);
                 let lost: BTreeMap<usize, &str> = lost.map(|d| (d.index, &*d.name)).collect();
+                let has_stopped = lost.len() == stats.devices.len();
                 for (index, name) in lost.iter().filter(|(i, _)| is_begun && !known.contains(*i)) {
-                    out::note(log.is_lost(*index, name));
+                    out::note(log.is_lost(*index, name, has_stopped));
                 }
                 (known, is_begun) = (lost.into_keys().collect(), true);
                 io.sleep(LOOK).await;
@@ -77,9 +78,15 @@ impl ServedLog {
     }
 
     /// What has to be said of a device that is lost to the log from now on.
-    fn is_lost(&self, index: usize, name: &str) -> String {
+    fn is_lost(&self, index: usize, name: &str, has_stopped: bool) -> String {
         let at = self.at.display();
         let what = format!("{at}: device {index} (\"{name}\") is lost");
+        if has_stopped {
+            return format!(
+                "{what}, and the log has stopped: end this process, see to its devices, and serve \
+                 the log again"
+            );
+        }
         match self.description.borrow().copies < 2 {
             true => format!("{what}, and takes nothing before the log starts again: see to it"),
             false => format!("{what}, and records have fewer copies: {}", put_another(at, name)),
@@ -144,7 +151,8 @@ impl ServedLog {
                     };
                     let why = format!(
                         "device {index}{left}: only a device that is lost to the log can be \
-                         replaced"
+                         replaced: to do without this one, end this process, take the device away, and \
+                         `tantalum log recover --degraded` goes on without it"
                     );
                     return Err(invalid(why));
                 }

@@ -90,7 +90,7 @@ fn a_drive_on_a_full_disk_says_so_and_loses_nothing() {
 /// A slow device that refuses pages ends the request, and not the service; with room it is served.
 #[test]
 fn a_cache_is_not_given_up_for_a_slow_device_without_room() {
-    if left_out(&[Need::Root, Need::Mounts]) {
+    if left_out(&[Need::Root, Need::Mounts, Need::LoopDevices, Need::Program("losetup")]) {
         return;
     }
     let place = Place::new("no-room");

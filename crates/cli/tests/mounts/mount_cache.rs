@@ -84,7 +84,8 @@ fn clean_pages_enter_when_a_program_tells_that_they_left_its_memory() {
 /// device alone has what was written last.
 #[test]
 fn a_mounted_cache_is_unmounted_and_given_up() {
-    if !possible(&[Need::Program("mkfs.ext4")]) {
+    let programs = ["losetup", "mkfs.ext4"].map(Need::Program);
+    if !possible(&[&[Need::LoopDevices][..], &programs].concat()) {
         return;
     }
     let place = Place::new("given-up");

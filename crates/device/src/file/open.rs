@@ -23,6 +23,7 @@ use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 use tantalum_rt::sync::{Mutex, WaitQueue};
 use tantalum_rt::wall::{
     AlignedBuf, AtomicWrites, DirectIo, FileOptions, Io, IoFile, Space, Storage, StorageKind,
@@ -49,20 +50,38 @@ fn io_of(rt: &Rt) -> Result<Io, FileError> {
 
 /// Takes an open file for this owner.
 fn own(file: &Owner, path: &Path) -> Result<(), FileError> {
-    lock_file(file, true).map_err(|e| match e {
+    lock(file, path, true)
+}
+
+fn lock(file: &Owner, path: &Path, alone: bool) -> Result<(), FileError> {
+    lock_file(file, alone).map_err(|e| match e {
         FileLockError::InUse => FileError::InUse(path.to_path_buf()),
         FileLockError::System(e) => system(path, "it cannot be locked")(e),
     })
 }
 
-/// Takes the files under a loop device for its owner.
+/// Refuses a file that a loop device is over. One that was detached a moment ago may still be there.
+fn refuse_under_loop(path: &Path) -> Result<(), FileError> {
+    let mut tries = 10;
+    while let Some(device) = storage::loop_over(path, Path::new(SYS)) {
+        if tries == 0 {
+            return Err(FileError::UnderLoop { path: path.to_path_buf(), device });
+        }
+        tries -= 1;
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    Ok(())
+}
+
+/// Takes the files under a loop device for its owner; partitions of it share them.
 fn own_under(owner: &Owner, path: &Path) -> Result<Vec<Owner>, FileError> {
     let (is, sys) = (owner.metadata(), Path::new(SYS));
     let is = is.map_err(system(path, "it cannot be looked at"))?;
     let disk = storage::Storage::of(&is, sys);
-    // (One that is gone cannot be named by anybody.)
+    // (What is gone, or not this user's to open, has no lock.)
     let there = disk.files(sys).filter_map(|under| Owner::open(&under).ok());
-    there.map(|file| own(&file, path).map(|()| file)).collect()
+    let alone = !disk.is_partition();
+    there.map(|file| lock(&file, path, alone).map(|()| file)).collect()
 }
 
 /// One of the two open files of a life.
@@ -203,10 +222,8 @@ impl File {
             },
             _ => system(path, "it cannot be opened")(e),
         })?;
-        if kind.is_file()
-            && let Some(device) = storage::loop_over(path, Path::new(SYS))
-        {
-            return Err(FileError::UnderLoop { path: path.to_path_buf(), device });
+        if kind.is_file() {
+            refuse_under_loop(path)?;
         }
         own(&owner, path)?;
         let under = if kind.is_file() { Vec::new() } else { own_under(&owner, path)? };

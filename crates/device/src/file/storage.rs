@@ -94,6 +94,11 @@ impl Storage {
         Storage(all)
     }
 
+    /// Whether it is a partition of a disk.
+    pub(super) fn is_partition(&self) -> bool {
+        self.0.get(1).is_some_and(|(_, is_file)| !is_file)
+    }
+
     /// The files of the loop devices on which it lies.
     pub(super) fn files(&self, sys: &Path) -> impl Iterator<Item = PathBuf> {
         self.0.iter().filter_map(|(identity, _)| match identity {
@@ -116,7 +121,8 @@ impl Storage {
     }
 }
 
-/// The loop device that is over the file at this path, as far as its name tells (1).
+/// The loop device that is over the file at this path, as far as its name tells (1): not if it was
+/// attached by another name, such as a hard link or a mount elsewhere.
 #[allow(clippy::disallowed_methods, reason = "the edge: what the kernel says of its devices")]
 pub(super) fn loop_over(path: &Path, sys: &Path) -> Option<String> {
     let path = std::fs::canonicalize(path).ok()?;
@@ -180,6 +186,8 @@ mod tests {
         let file = Storage::of(&is, &sys);
         let block = |number| Storage::within(Identity::Block(number), &sys);
         let (disk, part) = (|minor| block((7, minor)), |minor| block((259, minor)));
+        assert!(part(0).is_partition() && part(3).is_partition());
+        assert!(!disk(0).is_partition() && !disk(3).is_partition() && !file.is_partition());
         for (one, other, shared) in [
             (&file, &file, Some(Shared::All)),
             (&file, &disk(0), Some(Shared::ByLoop)),
