@@ -48,13 +48,17 @@ struct Hosted {
     rt: Rt,
     image: String,
     drive: PathBuf,
-    on: RefCell<(Partition<File>, Loop)>,
+    on: RefCell<Option<(Partition<File>, Loop)>>,
 }
 
 impl Hosted {
     fn new(rt: &Rt, image: String, drive: PathBuf) -> Hosted {
-        let on = RefCell::new(Hosted::open(rt, &drive));
+        let on = RefCell::new(Some(Hosted::open(rt, &drive)));
         Hosted { rt: rt.clone(), image, drive, on }
+    }
+
+    fn file(&self) -> Partition<File> {
+        self.on.borrow().as_ref().expect("it is open").0.clone()
     }
 
     fn open(rt: &Rt, drive: &Path) -> (Partition<File>, Loop) {
@@ -76,18 +80,17 @@ impl PowerCycle for Hosted {
     type Device = Partition<File>;
 
     fn device(&self) -> Partition<File> {
-        self.on.borrow().0.device()
+        self.file().device()
     }
 
     fn cut(&self) {
         // In this order, so that commands under way meet a drive without power.
         self.ask("cut");
-        self.on.borrow().0.cut();
+        self.file().cut();
     }
 
     async fn off(&self) {
-        let file = self.on.borrow().0.clone();
-        file.off().await;
+        self.file().off().await;
     }
 
     async fn power_on(&self) -> Result<(), IoError> {
@@ -96,8 +99,9 @@ impl PowerCycle for Hosted {
         }
         self.off().await;
         self.ask("restore");
-        let new = Hosted::open(&self.rt, &self.drive);
-        drop(self.on.replace(new));
+        // The old loop device has the lock of its file.
+        drop(self.on.take());
+        self.on.replace(Some(Hosted::open(&self.rt, &self.drive)));
         Ok(())
     }
 }

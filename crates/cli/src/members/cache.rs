@@ -463,17 +463,20 @@ mod tests {
         let text = "flash = \"/fast\"\nslow = \"/disk\"\n";
         let description: CacheDescription = toml::from_str(text).expect("a description");
         for (error, told) in [
-            (OpenError::NoCache, "the flash device /fast holds no cache"),
+            (OpenError::NoCache, "the flash device \"/fast\" holds no cache"),
             (
                 OpenError::NeedsCache,
-                "the slow store /disk lacks dirty pages that are on the flash device of",
+                "the slow store \"/disk\" lacks dirty pages that are on the flash device of",
             ),
-            (OpenError::OtherStore, "the flash device /fast and the slow store /disk belong to"),
+            (
+                OpenError::OtherStore,
+                "the flash device \"/fast\" and the slow store \"/disk\" belong to",
+            ),
             (
                 OpenError::LabelElsewhere { is: LabelEnd::End },
-                "the slow store /disk has the label of this cache at its end",
+                "the slow store \"/disk\" has the label of this cache at its end",
             ),
-            (OpenError::TooSmall { was: 2, is: 1 }, "the flash device /fast has 1 bytes"),
+            (OpenError::TooSmall { was: 2, is: 1 }, "the flash device \"/fast\" has 1 bytes"),
         ] {
             let text = description.told(error);
             assert!(text.starts_with(told), "{text}");

@@ -362,11 +362,13 @@ mod tests {
         let third = replaced(&of, "/c").expect("it is there");
         assert_eq!((third.of.devices.len(), &third.of.archive, third.index), (3, &None, 2));
         assert!(third.of.latencies.is_empty(), "nothing is known of the new one");
-        assert!(replaced(&of, "/x").err().is_some_and(|why| why.contains("/a, /b, /c")));
+        assert!(
+            replaced(&of, "/x").err().is_some_and(|why| why.contains("\"/a\", \"/b\", \"/c\""))
+        );
         // It may be that this was done before.
         let again = replaced(&first.of, "/a").expect("/d is there");
         assert_eq!((&again.of, again.index), (&first.of, 0));
-        assert!(again.unknown.is_some_and(|why| why.contains("no device /a")));
+        assert!(again.unknown.is_some_and(|why| why.contains("no device \"/a\"")));
     }
 
     /// Once a path was written as it was read, and meant another file in another folder.
