@@ -102,7 +102,7 @@ fn pages_and_pictures_have_the_cuts_of_the_report() {
     let cuts = report["cuts"].as_u64().expect("the cuts of each row");
     for (file, says) in [
         ("README.md", format!("cuts the power {cuts} times\nfor each row")),
-        ("docs/gallery.md", format!("what {cuts} power cuts of each row took")),
+        ("docs/gallery.md", format!("how many commits {cuts} power cuts of each row lost")),
         ("docs/first-cut.md", format!("cuts the power {cuts} times for each row")),
         ("docs/gallery-losses.svg", format!("{cuts} power cuts for each row")),
     ] {
