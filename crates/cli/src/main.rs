@@ -202,6 +202,7 @@ fn main() -> ExitCode {
 }
 
 /// Ends with the error of the command line.
+#[allow(clippy::disallowed_methods, reason = "the edge: what the user typed")]
 fn no_command(error: &clap::Error) -> ! {
     match verb_alone(error, std::env::args().skip(1)) {
         Some(message) => std::process::exit(out::error(message, out::USAGE).into()),
