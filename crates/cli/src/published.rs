@@ -1,12 +1,12 @@
 //! Published numbers beside ours, for a terminal.
 
-use comfy_table::{CellAlignment, Table};
+use comfy_table::{CellAlignment, ColumnConstraint, Table, Width};
 use std::fmt::Write;
 use std::ops::Range;
 use tantalum_lab::report::Report;
 use tantalum_lab::report::measures::Named;
 use tantalum_lab::report::panels::{Panel, Panels, Point};
-use tantalum_lab::report::published::{Aim, Claim, Quotient};
+use tantalum_lab::report::ratio::RatioReport;
 
 /// The tables; empty if nothing was published.
 pub fn tables(report: &Report, width: usize) -> String {
@@ -35,7 +35,7 @@ pub fn tables(report: &Report, width: usize) -> String {
         text.push('\n');
     }
     if !report.ratios.is_empty() {
-        let _ = write!(text, "\nRatios, published and ours\n{}\n", quotients(&report.ratios));
+        let _ = write!(text, "\nRatios, published and ours\n{}\n", ratios(&report.ratios, width));
     }
     if let Some(deviations) = report.deviations() {
         let _ = writeln!(text, "\n{deviations}");
@@ -113,32 +113,33 @@ fn figure(n: Option<f64>) -> String {
     }
 }
 
-fn quotients(all: &[Quotient]) -> Table {
+/// A line for each of them; where the table would be too wide, the words take several.
+fn ratios(all: &[RatioReport], width: usize) -> Table {
     let mut table = blank();
     table.set_header(["what", "of", "published", "ours", "", "spread", ""]);
-    for q in all {
-        let published = match (q.published, q.more_than) {
-            (Some(Claim::About(n)), _) => format!("{n} x"),
-            (Some(Claim::Between([low, high])), _) => format!("{low}-{high} x"),
-            (None, Some(n)) => format!("> {n} x"),
-            (None, None) => match q.aim {
-                Some(Aim::MoreThan(n)) => format!("aim: > {n} x"),
-                Some(Aim::Between([low, high])) => format!("aim: {low}-{high} x"),
-                None => "-".into(),
-            },
-        };
-        let off = q.deviation_percent().map_or(String::new(), |d| format!("{d:+.0} %"));
-        let of = q.measured();
-        let spread = match (q.ours.first(), q.ours.last()) {
-            (Some(low), Some(high)) if q.ours.len() > 1 => format!("{low:.2}-{high:.2}"),
+    for found in all {
+        let shown = |n: f64| found.shown(n, " x");
+        let published = found.claim(" x", "-").unwrap_or("-".into());
+        let off = found.deviation_percent().map_or(String::new(), |d| format!("{d:+.0} %"));
+        let spread = match (found.ours.first(), found.ours.last()) {
+            (Some(low), Some(high)) if found.ours.len() > 1 => {
+                format!("{}-{}", found.shown(*low, ""), found.shown(*high, ""))
+            }
             _ => String::new(),
         };
-        let [yes, no] = if q.aim.is_some() { ["met", "missed"] } else { ["agrees", "differs"] };
-        let agrees = q.agrees().map_or("", |a| if a { yes } else { no });
-        let ours = q.median().map_or("-".into(), |m| format!("{m:.2} x"));
-        table.add_row([q.what.as_str(), &of, &published, &ours, &off, &spread, agrees]);
+        let is_aim = found.asked.aim.is_some();
+        let [yes, no] = if is_aim { ["met", "missed"] } else { ["agrees", "differs"] };
+        let agrees = found.agrees().map_or("", |a| if a { yes } else { no });
+        let ours = found.median().map_or("-".into(), shown);
+        let (what, of) = (found.asked.what.as_str(), found.measured());
+        table.add_row([what, &of, &published, &ours, &off, &spread, agrees]);
     }
     align(&mut table, 2..6);
+    let others = || table.column_max_content_widths().into_iter().skip(1).map(|w| w + 1);
+    let room = width.saturating_sub(others().map(usize::from).sum::<usize>() + 2).max(20);
+    let first = table.column_mut(0).expect("it has columns");
+    let room = Width::Fixed(room.try_into().unwrap_or(u16::MAX));
+    first.set_constraint(ColumnConstraint::UpperBoundary(room));
     table
 }
 
@@ -226,5 +227,34 @@ mod tests {
         };
         assert_eq!(header(&long, 110)[2..], long);
         assert_eq!(header(&long[..2], 80)[2..], long[..2]);
+    }
+
+    #[test]
+    fn words_of_ratios_take_several_lines_where_there_is_little_room() {
+        let ratio = |keys: &str, ours: &[f64]| {
+            let keys = format!(
+                "what = \"hits, lazy cleaning less group second chance, the most of all sizes\"\n\
+                 of = \"a\"\nmeasure = \"cache-hits\"\n{keys}"
+            );
+            RatioReport { asked: toml::from_str(&keys).expect("a ratio"), ours: ours.to_vec() }
+        };
+        let all = [
+            ratio("minus = \"b\"\npublished = [0.0, 0.03]", &[0.036]),
+            ratio("to = \"b\"\npublished = 1.2", &[1.0, 1.1]),
+            ratio("more_than = 0.8", &[]),
+        ];
+        let of = Named::parse("cache-hits").expect("a measure").name();
+        let shown = ratios(&all, 80).to_string();
+        assert!(shown.lines().all(|line| line.chars().count() <= 80), "{shown}");
+        let seen: Vec<_> = cells(&shown).into_iter().filter(|row| !row[1].is_empty()).collect();
+        let expected: [[&str; 6]; 4] = [
+            ["of", "published", "ours", "", "spread", ""],
+            [&of, "0-0.03", "+0.036", "", "", "differs"],
+            [&of, "1.2 x", "1.10 x", "-8 %", "1.00-1.10", "agrees"],
+            [&of, "> 0.8", "-", "", "", ""],
+        ];
+        assert!(seen.iter().map(|row| &row[1..]).eq(expected), "{shown}");
+        // With room for all each has one line.
+        assert_eq!(ratios(&all, 200).to_string().lines().count(), 5);
     }
 }

@@ -8,13 +8,14 @@ use maud::{Markup, Render, html};
 use tantalum_lab::report::Report;
 use tantalum_lab::report::measures::Named;
 use tantalum_lab::report::panels::{Panel, Panels, Point};
-use tantalum_lab::report::published::{Aim, Claim, Quotient};
+use tantalum_lab::report::ratio::{Aim, Claim, RatioReport};
 use tantalum_lab::report::terms::Terms;
 use tantalum_lab::report::units::{self, Unit};
 
 /// The section; nothing if nothing was published.
 pub(crate) fn published(report: &Report) -> Markup {
     let Panels { key, panels } = Panels::of(report);
+    let bars: Vec<_> = report.ratios.iter().filter(|found| found.asked.to.is_some()).collect();
     html! {
         @if !panels.is_empty() {
             h2 { "Published and ours" }
@@ -35,8 +36,10 @@ pub(crate) fn published(report: &Report) -> Markup {
         }
         @if !report.ratios.is_empty() {
             h2 { "Ratios" }
-            p { "One row divided by another, published (the stroke is the end of a range) and ours (the median; the stroke is the largest of all repetitions). ✓ marks a ratio within a quarter of the published one, in the range, or above the bound; where the file has a tolerance, within that." }
-            (figure("Ratios, published and ours", &ratios(&report.ratios)))
+            p { "Rows divided by other rows (×), less other rows (with their sign) or alone: what was published (the stroke is the end of a range) and ours (the median; the stroke is the largest of all repetitions). ✓ marks a ratio within a quarter of the published one, in the range, or above the bound; where the file has a tolerance, within that." }
+            @if !bars.is_empty() {
+                (figure("Ratios, published and ours", &ratios(&bars)))
+            }
             (scrolling("Ratios", 0, &ratio_table(&report.ratios)))
         }
         @if let Some(deviations) = report.deviations() {
@@ -263,66 +266,60 @@ fn table(key: &str, panels: &[&Panel]) -> Markup {
 }
 
 /// The published value of a ratio.
-fn claim(q: &Quotient) -> String {
-    match (q.published, q.more_than) {
-        (Some(Claim::About(n)), _) => format!("{n} ×"),
-        (Some(Claim::Between([low, high])), _) => format!("{low}–{high} ×"),
-        (None, Some(n)) => format!("> {n} ×"),
-        (None, None) => match q.aim {
-            Some(Aim::MoreThan(n)) => format!("aim: > {n} ×"),
-            Some(Aim::Between([low, high])) => format!("aim: {low}–{high} ×"),
-            None => units::MISSING.to_string(),
-        },
-    }
+fn claim(found: &RatioReport) -> String {
+    found.claim(" ×", "–").unwrap_or_else(|| units::MISSING.to_string())
 }
 
 /// Our value, with the spread over repetitions.
-fn ours(q: &Quotient) -> String {
-    let median = q.median().filter(|m| m.is_finite());
+fn ours(found: &RatioReport) -> String {
+    let median = found.median().filter(|m| m.is_finite());
     let Some(median) = median else { return units::MISSING.to_string() };
-    match (q.ours.first(), q.ours.last()) {
-        (Some(low), Some(high)) if q.ours.len() > 1 => {
-            format!("{median:.2} × ({low:.2}–{high:.2})")
+    let shown = found.shown(median, " ×");
+    match (found.ours.first(), found.ours.last()) {
+        (Some(low), Some(high)) if found.ours.len() > 1 => {
+            format!("{shown} ({}–{})", found.shown(*low, ""), found.shown(*high, ""))
         }
-        _ => format!("{median:.2} ×"),
+        _ => shown,
     }
 }
 
-fn agrees(q: &Quotient) -> String {
-    let off = q.deviation_percent().map_or(String::new(), |d| format!(", {d:+.0} %"));
-    match q.agrees() {
-        Some(true) if q.aim.is_some() => "✓ met".to_string(),
-        Some(false) if q.aim.is_some() => "✗ missed".to_string(),
+fn agrees(found: &RatioReport) -> String {
+    let off = found.deviation_percent().map_or(String::new(), |d| format!(", {d:+.0} %"));
+    match found.agrees() {
+        Some(true) if found.asked.aim.is_some() => "✓ met".to_string(),
+        Some(false) if found.asked.aim.is_some() => "✗ missed".to_string(),
         Some(true) => format!("✓ agrees{off}"),
         Some(false) => format!("✗ differs{off}"),
         None => String::new(),
     }
 }
 
-fn ratios(all: &[Quotient]) -> Bars {
+/// Quotients as bars: differences and rows alone have another scale.
+fn ratios(all: &[&RatioReport]) -> Bars {
     let mut bars = Vec::new();
     for q in all {
-        let (value, stroke) = match (q.published, q.more_than) {
+        let (value, stroke) = match (q.asked.published, q.asked.more_than) {
             (Some(Claim::About(n)), _) => (Some(n), None),
             (Some(Claim::Between([low, high])), _) => (Some(low), Some(high)),
             (None, Some(bound)) => (Some(bound), None),
-            (None, None) => match q.aim {
+            (None, None) => match q.asked.aim {
                 Some(Aim::MoreThan(n)) => (Some(n), None),
                 Some(Aim::Between([low, high])) => (Some(low), Some(high)),
                 None => (None, None),
             },
         };
         let mut bar = |label: &str, value, stroke, text, look| {
-            let (group, label) = (q.what.clone(), label.to_string());
+            let (group, label) = (q.asked.what.clone(), label.to_string());
             bars.push(Bar { group, label, value, stroke, text, look, parts: Vec::new() });
         };
-        let label = if q.aim.is_some() { "aim" } else { "published" };
+        let label = if q.asked.aim.is_some() { "aim" } else { "published" };
         bar(label, value, stroke, claim(q), Look::Published);
         let most = q.ours.last().copied().filter(|_| q.ours.len() > 1);
         let mark = agrees(q).chars().next().map_or(String::new(), |c| format!("{c} "));
         bar("ours", q.median(), most, format!("{mark}{}", ours(q)), Look::Filled);
     }
-    let words = all.iter().map(|q| format!("{}: published {}, ours {}", q.what, claim(q), ours(q)));
+    let words =
+        all.iter().map(|q| format!("{}: published {}, ours {}", q.asked.what, claim(q), ours(q)));
     Bars {
         id: "ratios".to_string(),
         title: "Ratios, published and ours".to_string(),
@@ -333,7 +330,7 @@ fn ratios(all: &[Quotient]) -> Bars {
     }
 }
 
-fn ratio_table(all: &[Quotient]) -> Markup {
+fn ratio_table(all: &[RatioReport]) -> Markup {
     html! {
         table {
             thead { tr {
@@ -345,7 +342,7 @@ fn ratio_table(all: &[Quotient]) -> Markup {
                 th.word scope="col" { "rows" }
             } }
             tbody { @for q in all { tr {
-                th.first.fold scope="row" { (q.what) }
+                th.first.fold scope="row" { (q.asked.what) }
                 td.word { (q.measured()) }
                 td { (claim(q)) }
                 td { (ours(q)) }
@@ -354,7 +351,11 @@ fn ratio_table(all: &[Quotient]) -> Markup {
                     Some(false) => span.bad { (agrees(q)) },
                     None => "",
                 } }
-                td.word.rows { (q.of) br; "/ " (q.to) }
+                td.word.rows {
+                    (q.asked.of)
+                    @if let Some(to) = &q.asked.to { br; "/ " (to) }
+                    @if let Some(minus) = &q.asked.minus { br; "- " (minus) }
+                }
             } } }
         }
     }

@@ -15,7 +15,8 @@ use crate::file::parse::{self, Fault, Wrong};
 use crate::file::scene::{BENCHMARKS, LEAST_BLOCK};
 pub use crate::file::scene::{RunParameters, Scene};
 use crate::file::source;
-use crate::report::published::{Published, Ratio, Source};
+use crate::report::published::{Published, Source};
+use crate::report::ratio::Ratio;
 use crate::run::engines::PageModel;
 use crate::run::precondition::{Overwrites, Precondition, PreconditionError};
 use crate::subject::Model;
@@ -135,7 +136,8 @@ pub struct Experiment {
     /// *Source*: own choice.
     #[serde(default)]
     pub published: Option<Source>,
-    /// Quotients of two rows, beside those that were published: a list of tables.
+    /// Rows divided by other rows, less other rows or alone, beside what was published of that: a list
+    /// of tables.
     ///
     /// *Source*: own choice.
     #[serde(default, rename = "ratio")]

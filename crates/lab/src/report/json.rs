@@ -7,7 +7,8 @@
 use crate::report::figures::DriveFigures;
 use crate::report::json_layout;
 use crate::report::measures::Named;
-use crate::report::published::{Published, Quotient};
+use crate::report::published::Published;
+use crate::report::ratio::RatioReport;
 use crate::report::{Report, RowFindings, RowReport, Times};
 use serde_json::{Map, Value, json};
 
@@ -65,22 +66,24 @@ fn repeated(row: &RowReport) -> Option<Value> {
     }))
 }
 
-fn ratio(q: &Quotient) -> Value {
+fn ratio(found: &RatioReport) -> Value {
+    let asked = &found.asked;
     json!({
-        "what": q.what,
-        "measure": q.measure,
-        "to_measure": q.to_measure,
-        "of": q.of,
-        "to": q.to,
-        "published": q.published,
-        "more_than": q.more_than,
-        "aim": q.aim,
-        "within": q.within,
-        "fitted": q.fitted,
-        "deviation_percent": q.deviation_percent(),
-        "ours": q.ours,
-        "median": q.median(),
-        "agrees": q.agrees(),
+        "what": asked.what,
+        "measure": asked.measure,
+        "to_measure": asked.to_measure.unwrap_or(asked.measure),
+        "of": asked.of,
+        "to": asked.to,
+        "minus": asked.minus,
+        "published": asked.published,
+        "more_than": asked.more_than,
+        "aim": asked.aim,
+        "within": asked.within,
+        "fitted": asked.fitted,
+        "deviation_percent": found.deviation_percent(),
+        "ours": found.ours,
+        "median": found.median(),
+        "agrees": found.agrees(),
     })
 }
 

@@ -10,6 +10,7 @@ pub mod json_layout;
 pub mod measures;
 pub mod panels;
 pub mod published;
+pub mod ratio;
 pub mod repeated;
 pub mod series;
 pub mod sums;
@@ -18,7 +19,8 @@ pub mod units;
 
 use crate::file::experiment::{Expect, Journal, Row, Synchronous, WorkloadKind};
 use crate::report::figures::{Counts, DriveFigures};
-use crate::report::published::{Published, Quotient, Source};
+use crate::report::published::{Published, Source};
+use crate::report::ratio::RatioReport;
 use crate::report::repeated::Spread;
 use crate::report::series::Series;
 use crate::run::precondition::Preconditioned;
@@ -66,8 +68,8 @@ pub struct Report {
     pub cuts: u32,
     /// Where published numbers come from, if there are any.
     pub published: Option<Source>,
-    /// Quotients of its rows.
-    pub ratios: Vec<Quotient>,
+    /// Rows of it beside each other.
+    pub ratios: Vec<RatioReport>,
     /// Its rows.
     pub rows: Vec<RowReport>,
 }

@@ -1,13 +1,13 @@
-//! What was published, beside what is found: numbers of rows, and quotients of two rows.
+//! What was published, beside what is found: numbers of rows. (Of rows beside each other:
+//! [`ratio`](super::ratio).)
 //!
 //! 1. A published number never enters a run: it is only laid beside its result. Whether the
 //!    parameters of the models were fitted to it, or it is a prediction, is kept with it.
-//! 2. A row that failed has no result, and so neither number nor quotient.
+//! 2. A row that failed has no result, and so no number.
 
-use crate::file::experiment::Row;
-use crate::file::parse::{self, Fault};
+use crate::file::parse::Fault;
 use crate::report::measures::Named;
-use crate::report::repeated::base;
+use crate::report::ratio::RatioReport;
 use crate::report::{Report, RowReport};
 use serde::de::{MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
@@ -55,7 +55,7 @@ fn is_positive(n: f64) -> bool {
 }
 
 /// That a key, if it is there, is a number above 0.
-fn positive(key: &str, n: Option<f64>) -> Result<(), Fault> {
+pub(super) fn positive(key: &str, n: Option<f64>) -> Result<(), Fault> {
     match n.filter(|n| !is_positive(*n)) {
         Some(n) => Err(Fault::at(&[key], format!("{key} = {n}: must be above 0"))),
         None => Ok(()),
@@ -63,7 +63,7 @@ fn positive(key: &str, n: Option<f64>) -> Result<(), Fault> {
 }
 
 /// That a range has something above 0 in it.
-fn rising(key: &str, [low, high]: [f64; 2]) -> Result<(), Fault> {
+pub(super) fn rising(key: &str, [low, high]: [f64; 2]) -> Result<(), Fault> {
     match low >= 0.0 && is_positive(high) && low <= high {
         true => Ok(()),
         false => {
@@ -74,7 +74,7 @@ fn rising(key: &str, [low, high]: [f64; 2]) -> Result<(), Fault> {
 }
 
 /// That a distance, if there is one, is a number from 0 on.
-fn distance(key: &str, n: Option<f64>) -> Result<(), Fault> {
+pub(super) fn distance(key: &str, n: Option<f64>) -> Result<(), Fault> {
     match n.filter(|n| !(0.0..f64::INFINITY).contains(n)) {
         Some(n) => Err(Fault::at(&[key], format!("{key} = {n}: must be 0 or more"))),
         None => Ok(()),
@@ -145,293 +145,6 @@ impl<'de> Deserialize<'de> for Numbers {
             }
         }
         deserializer.deserialize_any(Lists)
-    }
-}
-
-/// Which of the quotients of several pairs of rows counts.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Pick {
-    /// Their arithmetic mean.
-    #[default]
-    Mean,
-    /// The least of them.
-    Least,
-    /// The largest of them.
-    Most,
-}
-
-/// What was published of a quotient.
-#[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
-#[serde(untagged)]
-pub enum Claim {
-    /// About so much.
-    About(f64),
-    /// From, to.
-    Between([f64; 2]),
-}
-
-/// What an experiment aims at.
-#[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
-#[serde(untagged)]
-pub enum Aim {
-    /// More than this.
-    MoreThan(f64),
-    /// From, to.
-    Between([f64; 2]),
-}
-
-impl Aim {
-    /// Whether so much meets it.
-    fn is_met(self, ours: f64) -> bool {
-        match self {
-            Aim::MoreThan(n) => ours > n,
-            Aim::Between([low, high]) => (low..=high).contains(&ours),
-        }
-    }
-}
-
-/// A `[[ratio]]` of an experiment file: the measure of one row divided by that of another. A `*`
-/// in the name above the line stands for anything: then it is of all rows of such a name. A `*` in
-/// the name below it is the same text; without one all are divided by the same row.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Ratio {
-    /// What the quotient says.
-    ///
-    /// *Source*: own choice.
-    pub what: String,
-    /// The measure of both rows that is divided (docs/json.md, measures).
-    ///
-    /// *Source*: own choice.
-    #[serde(default)]
-    pub measure: Named,
-    /// The measure of the row below the line, if that is another one: both rows may then be the same.
-    ///
-    /// *Source*: own choice.
-    #[serde(default)]
-    pub to_measure: Option<Named>,
-    /// Name of the row above the line. A `*` stands for any text.
-    ///
-    /// *Source*: own choice.
-    pub of: String,
-    /// Name of the row below the line. A `*` is the text that it is above the line.
-    ///
-    /// *Source*: own choice.
-    pub to: String,
-    /// Of several pairs of rows: which of their quotients counts.
-    ///
-    /// *Source*: own choice.
-    #[serde(default)]
-    pub over: Pick,
-    /// The published quotient: a number, or `[from, to]`.
-    ///
-    /// *Source*: own choice.
-    #[serde(default)]
-    pub published: Option<Claim>,
-    /// The quotient was published as more than this.
-    ///
-    /// *Source*: own choice.
-    #[serde(default)]
-    pub more_than: Option<f64>,
-    /// Nothing was published: the experiment aims at more than this, or at `[from, to]`. It is no
-    /// deviation.
-    ///
-    /// *Source*: own choice.
-    #[serde(default)]
-    pub aim: Option<Aim>,
-    /// How far ours may be from what was published, per cent of it. Left out: 25 from a number, 0
-    /// from a range, any distance above a bound.
-    ///
-    /// *Source*: own choice.
-    #[serde(default)]
-    pub within: Option<f64>,
-    /// Whether parameters were fitted to it. If not, ours is a prediction.
-    ///
-    /// *Source*: own choice.
-    #[serde(default)]
-    pub fitted: bool,
-    /// The rows that it is of, above and below the line.
-    #[serde(skip)]
-    pairs: Vec<[String; 2]>,
-}
-
-/// A quotient that was found.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Quotient {
-    /// What it says.
-    pub what: String,
-    /// What is divided.
-    pub measure: Named,
-    /// By what it is divided.
-    pub to_measure: Named,
-    /// The row above the line.
-    pub of: String,
-    /// The row below the line.
-    pub to: String,
-    /// What was published.
-    pub published: Option<Claim>,
-    /// It was published as more than this.
-    pub more_than: Option<f64>,
-    /// Nothing was published: the experiment aims at this.
-    pub aim: Option<Aim>,
-    /// How far ours may be from that, in per cent ([`Ratio::within`]).
-    pub within: Option<f64>,
-    /// Whether parameters were fitted to it.
-    pub fitted: bool,
-    /// Ours, of each repetition, rising; empty if a row failed.
-    pub ours: Vec<f64>,
-}
-
-impl Ratio {
-    /// Whether quotients can be what it says.
-    pub(crate) fn check(&self) -> Result<(), Fault> {
-        match self.published {
-            Some(Claim::About(n)) => positive("published", Some(n))?,
-            Some(Claim::Between(range)) => rising("published", range)?,
-            None => (),
-        }
-        positive("more_than", self.more_than)?;
-        match self.aim {
-            Some(Aim::MoreThan(n)) => positive("aim", Some(n))?,
-            Some(Aim::Between(range)) => rising("aim", range)?,
-            None => (),
-        }
-        distance("within", self.within)
-    }
-
-    /// Looks for its rows among all those of the experiment.
-    ///
-    /// # Errors
-    /// Which is not there, with the nearest one.
-    pub(crate) fn resolve(&mut self, rows: &[Row]) -> Result<(), String> {
-        let names = || rows.iter().map(|r| r.name.as_str());
-        let told = format!("ratio \"{}\": no row", self.what);
-        self.pairs = match self.of.split_once('*') {
-            None if self.to.contains('*') => {
-                return Err(format!(
-                    "ratio \"{}\": a * in `to` stands for what it is in `of`: give it there, too",
-                    self.what
-                ));
-            }
-            None => vec![[self.of.clone(), self.to.clone()]],
-            Some((before, after)) => {
-                let ones = names().filter(|name| base(name) == *name);
-                let each = ones.filter_map(|name| {
-                    let any = name.strip_prefix(before)?.strip_suffix(after)?;
-                    Some([name.to_string(), self.to.replacen('*', any, 1)])
-                });
-                // A row over itself would say nothing.
-                each.filter(|[of, to]| self.to_measure.is_some() || of != to).collect()
-            }
-        };
-        if self.pairs.is_empty() {
-            return Err(parse::unknown(&told, &self.of, names()));
-        }
-        for name in self.pairs.iter().flatten() {
-            if !names().any(|n| n == *name) {
-                return Err(parse::unknown(&told, name, names()));
-            }
-        }
-        Ok(())
-    }
-
-    /// Of the rows that ran; `None` if not all were run.
-    pub(crate) fn quotient(&self, rows: &[RowReport]) -> Option<Quotient> {
-        let to_measure = self.to_measure.unwrap_or(self.measure);
-        let mut each: Vec<Vec<Option<f64>>> = Vec::new();
-        for [of, to] in &self.pairs {
-            let (of, to) = (repetitions(rows, of), repetitions(rows, to));
-            if of.is_empty() || to.is_empty() {
-                return None;
-            }
-            let pair = of.iter().zip(&to).map(|(of, to)| {
-                let (of, to) = (self.measure.of(of)?, to_measure.of(to)?);
-                (to > 0.0).then_some(of / to)
-            });
-            each.push(pair.collect());
-        }
-        let count = each.iter().map(Vec::len).min().unwrap_or(0);
-        let of_repetition = |i| {
-            let some: Option<Vec<f64>> = each.iter().map(|pair| pair[i]).collect();
-            some.map(|some| self.over.of(&some))
-        };
-        let mut ours: Vec<f64> = (0..count).filter_map(of_repetition).collect();
-        ours.sort_by(f64::total_cmp);
-        Some(Quotient {
-            what: self.what.clone(),
-            measure: self.measure,
-            to_measure,
-            of: self.of.clone(),
-            to: self.to.clone(),
-            published: self.published,
-            more_than: self.more_than,
-            aim: self.aim,
-            within: self.within,
-            fitted: self.fitted,
-            ours,
-        })
-    }
-}
-
-impl Pick {
-    fn of(self, quotients: &[f64]) -> f64 {
-        let all = quotients.iter().copied();
-        match self {
-            Pick::Mean => all.sum::<f64>() / quotients.len().max(1) as f64,
-            Pick::Least => all.fold(f64::INFINITY, f64::min),
-            Pick::Most => all.fold(f64::NEG_INFINITY, f64::max),
-        }
-    }
-}
-
-/// The row of this name and its repetitions.
-fn repetitions<'a>(rows: &'a [RowReport], name: &str) -> Vec<&'a RowReport> {
-    rows.iter().filter(|r| r.name == name || base(&r.name) == name).collect()
-}
-
-impl Quotient {
-    /// The median of ours.
-    pub fn median(&self) -> Option<f64> {
-        median(&self.ours)
-    }
-
-    /// What is divided, in words; by what, if that is another measure.
-    pub fn measured(&self) -> String {
-        match self.to_measure == self.measure {
-            true => self.measure.name(),
-            false => format!("{} / {}", self.measure.name(), self.to_measure.name()),
-        }
-    }
-
-    /// How far ours is from what was published, in per cent of it: positive if ours is more. From a
-    /// range it is the distance to its nearer end, and nothing within. From a bound it is what ours
-    /// is below it, and above it only if [`Ratio::within`] says how far it may be. `None` if nothing
-    /// was published or found.
-    pub fn deviation_percent(&self) -> Option<f64> {
-        let ours = self.median()?;
-        let from = match (self.published, self.more_than) {
-            (Some(Claim::About(n)), _) => n,
-            (Some(Claim::Between([low, high])), _) => ours.clamp(low, high),
-            (None, Some(n)) if self.within.is_none() => ours.max(n),
-            (None, Some(n)) => n,
-            (None, None) => return None,
-        };
-        Some((ours / from - 1.0) * 100.0)
-    }
-
-    /// Whether ours is what was published, as near as it has to be, or what the experiment aims at.
-    /// `None` if nothing was published or aimed at, or nothing was found.
-    pub fn agrees(&self) -> Option<bool> {
-        let ours = self.median()?;
-        let Some(off) = self.deviation_percent() else {
-            return self.aim.map(|aim| aim.is_met(ours));
-        };
-        Some(match (self.published, self.more_than) {
-            (None, Some(n)) => ours > n && self.within.is_none_or(|w| off <= w),
-            (Some(Claim::Between(_)), _) => off.abs() <= self.within.unwrap_or(0.0),
-            _ => off.abs() <= self.within.unwrap_or(25.0),
-        })
     }
 }
 
@@ -559,9 +272,9 @@ impl Report {
                 self.rows.iter().flat_map(|row| row.published.iter().map(move |p| (row, p)));
             let rows = published.filter(|(_, p)| p.fitted == fitted);
             let rows = rows.filter_map(|(row, p)| p.deviation_percent(row));
-            let ratios = self.ratios.iter().filter(|q| q.fitted == fitted);
+            let ratios = self.ratios.iter().filter(|q| q.asked.fitted == fitted);
             let each: Vec<f64> =
-                rows.chain(ratios.filter_map(Quotient::deviation_percent)).collect();
+                rows.chain(ratios.filter_map(RatioReport::deviation_percent)).collect();
             Deviation::of(&each)
         };
         let all = Deviations { fitted: of(true), predicted: of(false) };
@@ -585,12 +298,12 @@ impl Report {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
-    use crate::file::experiment::Experiment;
+    use crate::file::experiment::{Experiment, Row};
     use crate::report::RowFindings;
 
-    const FILE: &str = r#"
+    pub(crate) const FILE: &str = r#"
         title = "t"
         cuts = 1
         repetitions = 2
@@ -607,7 +320,7 @@ mod tests {
     "#;
 
     /// Throughputs: of a, 3 and 2; of b, 8 and 2; in the second repetition twice the former.
-    fn reports(e: &Experiment) -> Vec<RowReport> {
+    pub(crate) fn reports(e: &Experiment) -> Vec<RowReport> {
         let report = |row: &Row| {
             let rate = match (row.name.starts_with("a/"), row.design.as_str()) {
                 (true, "durassd") => 3.0,
@@ -625,24 +338,6 @@ mod tests {
             RowReport::new(row, 1, found, None)
         };
         e.rows().unwrap().iter().map(report).collect()
-    }
-
-    #[test]
-    fn a_star_stands_for_all_pairs_of_rows() {
-        let e = Experiment::parse("f.toml", FILE).unwrap();
-        let mut rows = reports(&e);
-        let found = |rows: &[RowReport]| -> Vec<_> {
-            e.ratios.iter().map(|r| r.quotient(rows).map(|q| q.ours)).collect()
-        };
-        let ours = [[2.75, 5.5], [1.5, 3.0], [4.0, 8.0], [4.0, 8.0], [4.0, 8.0], [8.0 / 3.0; 2]];
-        let ours = ours.map(|o| Some(o.to_vec()));
-        assert_eq!(found(&rows), ours);
-        // A row that failed has no quotient, and nothing is picked of the others instead.
-        rows.iter_mut().filter(|r| r.name == "a/durassd").for_each(|r| r.error = Some("x".into()));
-        assert_eq!(found(&rows)[..2], [[5.5], [3.0]].map(|o| Some(o.to_vec())));
-        // Nor if not all were run.
-        rows.retain(|r| !r.name.starts_with("a/"));
-        assert_eq!(found(&rows), [None, None, None, Some(vec![4.0, 8.0]), None, None]);
     }
 
     #[test]
@@ -674,68 +369,6 @@ mod tests {
     }
 
     #[test]
-    fn a_ratio_is_off_by_what_it_is_from_the_claim() {
-        let quotient = |keys: &str| {
-            let text =
-                FILE.replacen("of = \"b/durassd\",", &format!("of = \"b/durassd\", {keys},"), 1);
-            assert_ne!(text, FILE);
-            let e = Experiment::parse("f.toml", &text).unwrap();
-            // 4 and 8: the median is 8.
-            e.ratios[3].quotient(&reports(&e)).unwrap()
-        };
-        for (keys, off, agrees) in [
-            ("published = 10", -20.0, true),
-            ("published = 10, within = 10", -20.0, false),
-            ("published = 5", 60.0, false),
-            ("published = 5, within = 61", 60.0, true),
-            ("published = [4, 9]", 0.0, true),
-            ("published = [4, 5]", 60.0, false),
-            ("published = [10, 12]", -20.0, false),
-            ("published = [10, 12], within = 21", -20.0, true),
-            ("more_than = 5", 0.0, true),
-            ("more_than = 10", -20.0, false),
-            ("more_than = 5, within = 50", 60.0, false),
-            ("more_than = 5, within = 70", 60.0, true),
-            ("more_than = 10, within = 70", -20.0, false),
-        ] {
-            let q = quotient(keys);
-            let found = q.deviation_percent().unwrap();
-            assert!((found - off).abs() < 1e-9, "{keys}: {found}");
-            assert_eq!(q.agrees(), Some(agrees), "{keys}");
-        }
-        // An aim is met or missed, and is no deviation.
-        for (keys, met) in [
-            ("aim = 7", true),
-            ("aim = 8", false),
-            ("aim = [0, 8]", true),
-            ("aim = [0, 7]", false),
-            ("aim = [9, 10]", false),
-        ] {
-            let q = quotient(keys);
-            assert_eq!((q.deviation_percent(), q.agrees()), (None, Some(met)), "{keys}");
-        }
-        let none = quotient("over = \"mean\"");
-        assert_eq!((none.deviation_percent(), none.agrees()), (None, None));
-    }
-
-    /// Of one row, two of its measures.
-    #[test]
-    fn another_measure_may_stand_below_the_line() {
-        let ratio =
-            "measure = \"p99\", to_measure = \"p50\", of = \"b/durassd\", to = \"b/durassd\"";
-        let text = FILE.replacen("of = \"b/durassd\", to = \"b/volatile\"", ratio, 1);
-        let e = Experiment::parse("f.toml", &text).unwrap();
-        let mut rows = reports(&e);
-        for row in &mut rows {
-            (row.findings.latency.p50_ns, row.findings.latency.p99_ns) = (20_000, 50_000);
-        }
-        let q = e.ratios[3].quotient(&rows).unwrap();
-        assert_eq!((&q.ours[..], q.measured().as_str()), (&[2.5, 2.5][..], "p99 / p50"));
-        let one = e.ratios[2].quotient(&rows).unwrap();
-        assert_eq!(one.measured(), "throughput");
-    }
-
-    #[test]
     fn what_was_fitted_is_told_apart_from_predictions() {
         let text = FILE
             .replacen(
@@ -746,7 +379,7 @@ mod tests {
             .replacen("of = \"b/durassd\",", "of = \"b/durassd\", published = 16,", 1);
         let e = Experiment::parse("f.toml", &text).unwrap();
         let rows = reports(&e);
-        let ratios = e.ratios.iter().filter_map(|r| r.quotient(&rows)).collect();
+        let ratios = e.ratios.iter().filter_map(|r| r.report(&rows)).collect();
         let title = e.title.clone();
         let report = Report { title, seed: 1, cuts: 1, published: None, ratios, rows };
         let deviations = report.deviations().unwrap();
@@ -784,26 +417,6 @@ mod tests {
                 &format!("\"durassd\"], published = {text} }}]"),
                 1,
             );
-            let error = Experiment::parse("f.toml", &text).unwrap_err().to_string();
-            assert!(error.contains(expected), "{error}");
-        }
-    }
-
-    #[test]
-    fn ratios_of_rows_that_are_not_there_are_refused() {
-        for (from, to, expected) in [
-            ("of = \"*/durassd\"", "of = \"*/durasd\"", "no row \"*/durasd\""),
-            (
-                "of = \"*/durassd\"",
-                "of = \"b/durassd\"",
-                "a * in `to` stands for what it is in `of`",
-            ),
-            ("to = \"*/volatile\"", "to = \"*/volatil\"", "did you mean \"a/volatile\"?"),
-            ("to = \"b/volatile\"", "to = \"b/volatil\"", "did you mean \"b/volatile\"?"),
-            ("over = \"most\"", "over = \"median\"", "median"),
-        ] {
-            let text = FILE.replacen(from, to, 1);
-            assert_ne!(text, FILE);
             let error = Experiment::parse("f.toml", &text).unwrap_err().to_string();
             assert!(error.contains(expected), "{error}");
         }

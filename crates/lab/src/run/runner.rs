@@ -128,7 +128,7 @@ pub fn report(experiment: &Experiment, rows: Vec<RowReport>) -> Report {
         ratios: Vec::new(),
         rows,
     };
-    report.ratios = experiment.ratios.iter().filter_map(|r| r.quotient(&report.rows)).collect();
+    report.ratios = experiment.ratios.iter().filter_map(|r| r.report(&report.rows)).collect();
     report
 }
 

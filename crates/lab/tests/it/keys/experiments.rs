@@ -14,7 +14,8 @@ use std::fmt::Write;
 use tantalum_lab::file::crash::CrashFile;
 use tantalum_lab::file::entry::Entry;
 use tantalum_lab::file::experiment::{Experiment, RunParameters};
-use tantalum_lab::report::published::{Ratio, Source};
+use tantalum_lab::report::published::Source;
+use tantalum_lab::report::ratio::Ratio;
 use tantalum_lab::run::precondition::Precondition;
 use tantalum_workload::appends::AppendJob;
 use tantalum_workload::jobs::{Buffered, Elevator, Fsync, Job};
@@ -36,6 +37,7 @@ const ENTRY: &str = source!("lab/src/file/entry.rs");
 const KINDS: &str = source!("lab/src/file/kinds.rs");
 const SCENE: &str = source!("lab/src/file/scene.rs");
 const PUBLISHED: &str = source!("lab/src/report/published.rs");
+const RATIO: &str = source!("lab/src/report/ratio.rs");
 const PRECONDITION: &str = source!("lab/src/run/precondition.rs");
 const CRASH: &str = source!("lab/src/file/crash.rs");
 const JOBS: &str = source!("workload/src/jobs/mod.rs");
@@ -233,10 +235,10 @@ fn of_experiments() -> Vec<Section> {
         ),
         section::<Ratio>(
             "`[[ratio]]`",
-            "",
-            (PUBLISHED, "Ratio"),
+            "A row divided by another (`to`), less another (`minus`), or alone.",
+            (RATIO, "Ratio"),
             &["ratio", "0"],
-            (job, "what = \"r\"\nof = \"a\"\nto = \"b\""),
+            (job, "what = \"r\"\nof = \"a\""),
         ),
     ]
 }
@@ -366,7 +368,7 @@ pub fn add_experiments(text: &mut String) {
         ("Journal", KINDS),
         ("Synchronous", KINDS),
         ("Expect", KINDS),
-        ("Pick", PUBLISHED),
+        ("Pick", RATIO),
         ("Overwrites", PRECONDITION),
         ("Pattern", PLACES),
         ("Mode", REPLAY),
