@@ -199,8 +199,10 @@ impl CacheJob {
             return wrong("policy", &self.policy, must);
         }
         match self.admits() {
-            Admit::Mixed => Ok(()),
-            _ => wrong("admit", &self.admit, "mixed, under what has no buffer pool"),
+            Admit::Mixed | Admit::Dirty => Ok(()),
+            Admit::Clean => {
+                wrong("admit", &self.admit, "mixed or dirty, under what has no buffer pool")
+            }
         }
     }
 
