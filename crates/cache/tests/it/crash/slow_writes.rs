@@ -1,13 +1,13 @@
 //! Pages on their way to the slow store: how many writes side by side, and how many between two
-//! flushes.
+//! flushes; and that none is under way when the cache has ended.
 
-use super::bench::{Bench, PAGE, options, run};
+use super::bench::{Bench, PAGE, options, run, slow_device};
 use super::model::content;
 use std::cell::Cell;
 use std::rc::Rc;
-use tantalum_cache::flash::{FlashCache, FormatOptions, NoHost, OpenOptions, SlowStore};
+use tantalum_cache::flash::{Admit, FlashCache, FormatOptions, NoHost, OpenOptions, SlowStore};
 use tantalum_device::IoError;
-use tantalum_rt::{Nanos, Rt, join_all};
+use tantalum_rt::{First, Nanos, Rt, first, join_all};
 
 const BATCHES: u64 = 400;
 
@@ -15,6 +15,8 @@ const BATCHES: u64 = 400;
 #[derive(Default)]
 struct Seen {
     writing: Cell<usize>,
+    /// Writes that have begun.
+    begun: Cell<usize>,
     /// Writes side by side, at most.
     together: Cell<usize>,
     since_flush: Cell<u64>,
@@ -41,6 +43,7 @@ impl SlowStore for Counting {
     async fn write(&self, _: u64, data: &[u8]) -> Result<(), IoError> {
         let seen = &*self.seen;
         seen.writing.set(seen.writing.get() + 1);
+        seen.begun.set(seen.begun.get() + 1);
         seen.together.set(seen.together.get().max(seen.writing.get()));
         self.rt.sleep(Nanos::from_millis(1)).await;
         seen.writing.set(seen.writing.get() - 1);
@@ -82,4 +85,38 @@ fn a_flush_covers_many_batches_and_few_writes_are_under_way_at_a_time() {
         assert!(seen.between.get() > least, "{} of {least}", seen.between.get());
         cache.close().await.unwrap();
     });
+}
+
+/// Evictions that were given up are over when the cache is closed or detached: the program may then
+/// write to the slow store by itself.
+#[test]
+fn nothing_goes_past_a_cache_after_its_end() {
+    for detached in [false, true] {
+        run(async move |rt| {
+            let flash = slow_device(&rt, 80 << 10, Nanos::from_micros(10));
+            let bench = Bench::on(&rt, flash, &options()).await;
+            let seen = Rc::new(Seen::default());
+            let store = || Counting { rt: rt.clone(), seen: seen.clone() };
+            let format = FormatOptions { force: true, ..options() };
+            for after in (0..3000).step_by(100) {
+                FlashCache::format(&rt, &bench.flash, &store(), &format).await.unwrap();
+                let (flash, host) = (bench.flash.clone(), Rc::new(NoHost));
+                let options = OpenOptions { admit: Admit::Clean, ..OpenOptions::default() };
+                let cache = FlashCache::open(&rt, flash, store(), host, options).await.unwrap();
+                let data = content(1, 10, PAGE);
+                let evicted = cache.evict(1, &data, true, 10);
+                let over = first(evicted, rt.sleep(Nanos::from_micros(after))).await;
+                assert!(matches!(over, First::B(())), "it takes a flush, which takes longer");
+                match detached {
+                    true => cache.detach().await.unwrap(),
+                    false => cache.close().await.unwrap(),
+                }
+                let begun = seen.begun.get();
+                assert_eq!(seen.writing.get(), 0, "{after} us");
+                rt.sleep(Nanos::from_millis(200)).await;
+                assert_eq!(seen.begun.get(), begun, "{after} us");
+            }
+            assert!(seen.begun.get() > 10, "they were begun");
+        });
+    }
 }
