@@ -96,6 +96,11 @@ impl Bar {
         }
     }
 
+    /// A line above the bar.
+    pub fn note(&self, text: &str) {
+        self.bar.suspend(|| out::note(text));
+    }
+
     /// Makes Ctrl-C end the work, whose result is then shown; a second one ends the program.
     pub fn end_at_interrupt(&self) {
         let Bar { bar, over, .. } = self.clone();

@@ -36,7 +36,8 @@ ends with exit code 0. Clients cannot go on without the flash device: they rely 
 writes of a page that are all or nothing, which the slow device alone does not promise.
 If the slow device refuses a page, the process serves the cache as before. The process
 goes on if this command is interrupted: ask again, and you get the same answer. Ctrl-C
-of the process itself ends it with its cache.
+of the process itself ends it with its cache. A mount that is in use is waited for: the
+command says by whom.
 
 Afterwards the slow device has everything: the blocks of the volume lie behind its
 first 1 MiB, or from its beginning on if it was created with --adopt. The flash device
@@ -134,12 +135,12 @@ fn show(client: &mut Client, path: &Path) -> Result<DetachReport, ClientError> {
     told
 }
 
-/// Asks how far it is until it is over.
+/// Asks how far it is until it is over, and who keeps it from its end.
 fn watch(path: &Path, bar: &Bar, over: Receiver<()>) {
     let Ok(Some(mut client)) = remote::served(path) else { return };
-    let mut begin = None;
+    let (mut begin, mut in_use) = (None, None);
     while over.recv_timeout(EVERY) == Err(RecvTimeoutError::Timeout) {
-        let Ok(stats) = client.stats() else { return };
+        let (Ok(stats), Ok(status)) = (client.stats(), client.status()) else { return };
         let count = |name| stats.values.count(name);
         let (Some(written), Some(dirty)) = (count("slow.writes"), count("cache.dirty")) else {
             return;
@@ -148,5 +149,11 @@ fn watch(path: &Path, bar: &Bar, over: Receiver<()>) {
         bar.set_length(done + dirty);
         bar.set_message(format!("{done} pages brought to the slow device, {dirty} to go"));
         bar.advance(done.saturating_sub(bar.position()), "pages brought to the slow device");
+        let users = status.lines.into_iter().find(|line| line.label == "in use");
+        let users = users.map(|line| line.text);
+        if let Some(who) = users.as_ref().filter(|_| users != in_use) {
+            bar.note(&format!("{who}. The cache is given up when they are done"));
+        }
+        in_use = users;
     }
 }

@@ -113,6 +113,11 @@ pub trait Front: 'static {
     /// leaves nothing behind.
     async fn give_up(&self) {}
 
+    /// Who keeps [`Front::stop`] from its end, in a line.
+    fn in_use(&self) -> Option<String> {
+        None
+    }
+
     /// Descriptors that its clients need: for the first client, and at most for all.
     fn descriptors(&self) -> (u64, u64) {
         (0, 0)

@@ -18,6 +18,7 @@ use crate::out;
 use clap::Args;
 use filesystem::{Content, Kind};
 use layers::{Layers, Recipe};
+use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use tantalum_device::{BlockDevice, LiveBox, PowerCycle};
 use tantalum_rt::Nanos;
@@ -136,6 +137,8 @@ struct MountFront<B: LiveBox> {
     site: Site<B>,
     arguments: MountArguments,
     layers: Layers<B>,
+    /// Who has the mount in use while it is to be unmounted.
+    in_use: RefCell<Option<String>>,
 }
 
 impl<B: LiveBox> MountFront<B> {
@@ -155,7 +158,7 @@ impl<B: LiveBox> MountFront<B> {
             on_cut: arguments.live.on_cut.into(),
         };
         let layers = Layers::new(&site, recipe).await?;
-        Ok(MountFront { site, arguments, layers })
+        Ok(MountFront { site, arguments, layers, in_use: RefCell::default() })
     }
 
     /// The block size of the file system to make; `None`: there is a file system already.
@@ -260,12 +263,18 @@ impl<B: LiveBox> Front for MountFront<B> {
         let mut told = None;
         while let Err(busy) = self.layers.down().await {
             if told.as_ref() != Some(&busy) {
-                out::note(layers::busy(&busy));
+                out::note(layers::left_by_a_second_signal(&busy));
+                *self.in_use.borrow_mut() = Some(busy.to_string());
                 told = Some(busy);
             }
             self.site.io.sleep(AGAIN).await;
         }
+        *self.in_use.borrow_mut() = None;
         Ok(())
+    }
+
+    fn in_use(&self) -> Option<String> {
+        self.in_use.borrow().clone()
     }
 
     async fn give_up(&self) {

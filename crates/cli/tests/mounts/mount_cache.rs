@@ -5,9 +5,10 @@ use crate::mounting::{Mounted, Place, possible, run, tantalum};
 use rustix::io::Errno;
 use rustix::ioctl::{Setter, ioctl};
 use std::fs;
+use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use tantalum_export::fuse::exit_command;
 use tantalum_testing::Need;
 
@@ -108,6 +109,47 @@ fn a_mounted_cache_is_unmounted_and_given_up() {
     let last = fs::read(Path::new(&alone).join("last"));
     run("umount", &[&alone]);
     assert_eq!(last.expect("the file"), [7; 10_000]);
+}
+
+/// While the mount is in use the command says by whom. A signal meanwhile is the first one, which ends
+/// nothing: the mount is not left to its users, and the cache is given up.
+#[test]
+fn a_cache_is_given_up_when_the_users_of_its_mount_are_done() {
+    let programs = ["losetup", "mkfs.ext4"].map(Need::Program);
+    if !possible(&[&[Need::LoopDevices][..], &programs].concat()) {
+        return;
+    }
+    let place = Place::new("given-up-later");
+    let [dir, at, flash, slow] = ["m", "c.toml", "flash", "slow"].map(|name| place.path(name));
+    let sizes = ["--flash-size", "16MiB", "--slow-size", "64MiB"];
+    let words = ["cache", "create", &at, "--flash", &flash, "--slow", &slow];
+    let made = tantalum(&[&words[..], &sizes].concat()).output().expect("it starts");
+    assert!(made.status.success(), "{made:?}");
+    let mounted = Mounted::by(&["cache", "mount"], &dir, &[&at, &dir, "--fs", "ext4"]);
+    let mut mounted = mounted.unwrap_or_else(|(code, said)| panic!("{code:?}: {said}"));
+    let file = fs::File::create(mounted.path("open")).expect("a file");
+    let mut detach = tantalum(&["cache", "detach", &at]);
+    let mut detach =
+        detach.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("it starts");
+    let mut said = BufReader::new(detach.stderr.take().expect("standard error"));
+    let mut line = String::new();
+    said.read_line(&mut line).expect("a line");
+    assert!(line.contains(&format!("{dir} is in use: ")), "{line}");
+    assert!(line.ends_with("The cache is given up when they are done\n"), "{line}");
+    let status = tantalum(&["cache", "status", &at]).output().expect("it starts");
+    let status = String::from_utf8_lossy(&status.stdout).into_owned();
+    assert!(status.contains("in use") && status.contains(&dir), "{status}");
+    mounted.signal("INT");
+    mounted.wait_for("it ends already, with its cache given up", 1);
+    drop(file);
+    line.clear();
+    said.read_to_string(&mut line).expect("text");
+    assert_eq!((detach.wait().expect("it ends").code(), line.as_str()), (Some(0), ""));
+    assert_eq!(mounted.wait(), Some(0), "{}", mounted.said());
+    place.assert_clean();
+    let check = tantalum(&["cache", "check", &at]).output().expect("it starts");
+    let check = String::from_utf8_lossy(&check.stderr).into_owned();
+    assert!(check.contains("used without the cache"), "{check}");
 }
 
 /// A box that caches nothing has no such ioctl.

@@ -106,7 +106,12 @@ fn status_of<B: LiveBox, F: Front>(plug: &Plug<B, F>, fields: &[Field]) -> Statu
         defect: bare.stopped_by(),
         values: Values::of(fields),
         fields: Described::all(fields),
-        lines: bare.status_lines().into_iter().chain(plug.detach_line()).map(Into::into).collect(),
+        lines: bare
+            .status_lines()
+            .into_iter()
+            .chain(plug.lines_of_the_end())
+            .map(Into::into)
+            .collect(),
     }
 }
 

@@ -9,6 +9,7 @@ use crate::out;
 use rustix::fs::Mode;
 use rustix::io::Errno;
 use std::cell::{Cell, RefCell};
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use tantalum_device::{BlockDevice, LiveBox, PowerCycle, PowerState};
@@ -477,21 +478,23 @@ fn is_dead(at: &Path) -> bool {
     matches!(rustix::fs::stat(at), Err(Errno::NOTCONN | Errno::CONNABORTED))
 }
 
-/// The message that names the users of a busy mount, and says what to do.
-pub fn busy(Busy { at, users }: &Busy) -> String {
-    let by = match &users[..] {
-        [] => "something that cannot be seen from here".to_string(),
-        users => {
-            let more = users.len().saturating_sub(8);
-            let mut text = users.iter().take(8).map(User::to_string).collect::<Vec<_>>().join(", ");
-            if more > 0 {
-                text += &format!(", and {more} more");
-            }
-            text
+impl fmt::Display for Busy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} is in use: ", self.at.display())?;
+        for (i, user) in self.users.iter().take(8).enumerate() {
+            write!(f, "{}{user}", if i > 0 { ", " } else { "" })?;
         }
-    };
+        match self.users.len() {
+            0 => f.write_str("something that cannot be seen from here"),
+            count if count > 8 => write!(f, ", and {} more", count - 8),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The message that names the users of a busy mount, and says what to do.
+pub fn left_by_a_second_signal(busy: &Busy) -> String {
     format!(
-        "{} is in use: {by}. It is unmounted as soon as they are done; a second signal leaves it to its users",
-        at.display()
+        "{busy}. It is unmounted as soon as they are done; a second signal leaves it to its users"
     )
 }

@@ -99,9 +99,11 @@ impl<B: LiveBox, F: Front> Plug<B, F> {
         Ok(())
     }
 
-    /// A line about it for the state of the box, while it is under way.
-    pub fn detach_line(&self) -> Option<Line> {
+    /// Lines for the state of the box while it goes: its cache, and who has it in use.
+    pub fn lines_of_the_end(&self) -> impl Iterator<Item = Line> {
         let text = "everything goes to the slow device; then the process ends";
-        self.leave.turn.is_busy().then(|| Line::new("detach", text))
+        let detach = self.leave.turn.is_busy().then(|| Line::new("detach", text));
+        let in_use = self.front.in_use().map(|who| Line::new("in use", who));
+        detach.into_iter().chain(in_use)
     }
 }
