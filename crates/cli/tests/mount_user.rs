@@ -51,3 +51,40 @@ fn a_user_mounts_a_drive_and_unmounts_it() {
         }
     }
 }
+
+/// The same user, where only root may open /dev/fuse, and where there is no helper.
+const REFUSED: &str = r#"set -euo pipefail
+cd "$1"; program=$2
+chown 65534:65534 .; chmod 700 .
+mknod fuse c 10 229; chmod 600 fuse; mount --bind fuse /dev/fuse
+nobody="setpriv --reuid 65534 --regid 65534 --clear-groups"
+$nobody "$program" --quiet drive create disk.img --capacity 1GiB >made
+code=0; $nobody "$program" drive mount disk.img m 2>refused || code=$?
+[ "$code" -eq 1 ]; cat refused
+chmod 666 fuse
+setpriv=$(command -v setpriv); mkdir bin
+code=0; PATH=$PWD/bin $setpriv --reuid 65534 --regid 65534 --clear-groups \
+    "$program" drive mount disk.img m 2>missing || code=$?
+[ "$code" -eq 1 ]; cat missing
+[ ! -e m ]
+"#;
+
+#[test]
+fn a_user_who_cannot_mount_is_told_what_is_missing() {
+    let needs = [Need::Root, Need::Mounts, Need::Fuse];
+    let programs = ["setpriv", "mknod"].map(Need::Program);
+    if left_out(&[&needs[..], &programs].concat()) {
+        return;
+    }
+    let place = Scratch::new();
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "bash", "-c", REFUSED, "bash"]).arg(place.dir());
+    command.arg(env!("CARGO_BIN_EXE_tantalum")).stdin(Stdio::null());
+    let output = command.output().expect("it starts");
+    let (out, err) =
+        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{out}\n{err}");
+    for part in ["/dev/fuse: Permission denied", "chmod 666 /dev/fuse", "apt-get install fuse3"] {
+        assert!(out.contains(part), "{part} is not in\n{out}");
+    }
+}

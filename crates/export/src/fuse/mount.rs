@@ -35,18 +35,21 @@ pub enum MountError {
     Device(io::Error),
     /// This process may not open the FUSE device.
     #[error(
-        "/dev/fuse: {0}: this process may not open it (run it as root; in a container, allow the \
-         device)"
+        "/dev/fuse: {0}: this process may not open it (let everybody open it, as most systems do: \
+         sudo chmod 666 /dev/fuse; or run it as root; in a container, allow the device)"
     )]
     NotOurs(io::Error),
     /// Mounting is not allowed.
     #[error("mounting at {} is not allowed: it takes root (CAP_SYS_ADMIN)", .0.display())]
     Denied(PathBuf),
-    /// The helper that mounts for users who are not root is not there, or refuses.
+    /// The helper that mounts for users who are not root was not started.
     #[error(
-        "mounting at {} as a user who is not root takes fusermount3 (Debian: fuse3): {why}",
-        .dir.display()
+        "fusermount3: {0}: a user who is not root mounts with it (Debian, Ubuntu: sudo apt-get \
+         install fuse3); or run it as root"
     )]
+    NoHelper(io::Error),
+    /// The helper refuses.
+    #[error("cannot mount at {}: {why}", .dir.display())]
     Helper {
         /// Where.
         dir: PathBuf,
@@ -81,7 +84,11 @@ fn unopened(error: Errno) -> MountError {
 /// # Errors
 /// [`MountError`].
 pub fn mount(io: &Io, dir: &Path, source: &str) -> Result<Connection, MountError> {
+    let flags = OFlags::RDWR | OFlags::CLOEXEC;
+    let fd = rustix::fs::open(DEVICE, flags, Mode::empty()).map_err(unopened)?;
     if !rustix::process::geteuid().is_root() {
+        // The helper opens the device once more, with the rights of this user.
+        drop(fd);
         let fd = by_helper(dir, source)?;
         return Connection::new(io, fd).map_err(|error| {
             let _ = unmount_by_helper(dir);
@@ -92,8 +99,6 @@ pub fn mount(io: &Io, dir: &Path, source: &str) -> Result<Connection, MountError
         Errno::PERM | Errno::ACCESS => MountError::Denied(dir.to_path_buf()),
         error => MountError::Mount { dir: dir.to_path_buf(), error: error.into() },
     };
-    let flags = OFlags::RDWR | OFlags::CLOEXEC;
-    let fd = rustix::fs::open(DEVICE, flags, Mode::empty()).map_err(unopened)?;
     let options = format!(
         "fd={},rootmode=40000,user_id={},group_id={},allow_other,default_permissions",
         fd.as_raw_fd(),
@@ -112,7 +117,7 @@ pub fn mount(io: &Io, dir: &Path, source: &str) -> Result<Connection, MountError
 /// Has the helper mount; gives the descriptor that it sends.
 fn by_helper(dir: &Path, source: &str) -> Result<OwnedFd, MountError> {
     let failed = |why: String| MountError::Helper { dir: dir.to_path_buf(), why };
-    let broken = |error: Errno| failed(error.to_string());
+    let broken = |error: Errno| failed(format!("{HELPER}: {error}"));
     // A comma in a value would begin the next option.
     let source = source.replace('\\', "\\\\").replace(',', "\\,");
     let subtype = KIND.trim_start_matches("fuse.");
@@ -123,13 +128,13 @@ fn by_helper(dir: &Path, source: &str) -> Result<OwnedFd, MountError> {
             .map_err(broken)?;
     let mut command = helper();
     command.args(["-o", &options, "--"]).arg(dir).env("_FUSE_COMMFD", "0").stdin(theirs);
-    let ended = command.output().map_err(|e| failed(e.to_string()))?;
+    let ended = command.output().map_err(MountError::NoHelper)?;
     // The socket that the helper had is closed with the command: no wait lasts for ever.
     drop(command);
     if !ended.status.success() {
         return Err(failed(String::from_utf8_lossy(&ended.stderr).trim().to_string()));
     }
-    received(&ours).map_err(broken)?.ok_or_else(|| failed("it sent no descriptor".to_string()))
+    received(&ours).map_err(broken)?.ok_or_else(|| failed(format!("{HELPER} sent no descriptor")))
 }
 
 /// The descriptor that comes over this socket.
@@ -177,12 +182,22 @@ mod tests {
         for (error, hint) in [
             (Errno::NOENT, "modprobe fuse"),
             (Errno::NODEV, "modprobe fuse"),
-            (Errno::ACCESS, "run it as root"),
+            (Errno::ACCESS, "chmod 666 /dev/fuse"),
             (Errno::PERM, "allow the device"),
         ] {
             let said = unopened(error).to_string();
             assert!(said.contains(hint), "{said}");
             assert_eq!(said.contains("modprobe"), hint.contains("modprobe"), "{said}");
         }
+    }
+
+    #[test]
+    fn a_helper_that_is_missing_is_told_from_one_that_refuses() {
+        let missing = MountError::NoHelper(Errno::NOENT.into()).to_string();
+        assert!(missing.starts_with("fusermount3: No such file"), "{missing}");
+        assert!(missing.contains("apt-get install fuse3"), "{missing}");
+        let why = "fusermount3: user has no write access to mountpoint /m".to_string();
+        let refused = MountError::Helper { dir: PathBuf::from("/m"), why }.to_string();
+        assert!(!refused.contains("install"), "{refused}");
     }
 }
