@@ -36,6 +36,7 @@ mod firmware;
 mod format;
 mod image;
 mod live;
+pub mod parse;
 mod planted;
 mod power;
 mod start;
@@ -50,11 +51,11 @@ pub use design::layout::{Layout, LayoutError};
 pub use design::{
     AtomicDesign, CacheDesign, CacheMode, Collector, Design, DesignError, FirmwareDesign,
     FlushMode, ForcedAccess, GroupScheme, Kept, LinkDesign, MapDesign, SpaceDesign, WearDesign,
-    nearest_name,
 };
 pub use drive::Drive;
 pub use firmware::stats::DriveStats;
 pub use image::{DriveImageError, is_dump_owed};
+pub use parse::nearest_name;
 #[cfg(feature = "planted")]
 pub use planted::{Defect, plant};
 pub use power::supply::{PowerLoss, PowerLosses};

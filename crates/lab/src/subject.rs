@@ -15,7 +15,7 @@ use crate::run::row::{RowBox, Traffic};
 use serde::{Deserialize, Serialize};
 use tantalum_device::presets::{DISKS, SAMPLED};
 use tantalum_device::{Bus, Disk, DiskModel, Payload, RamDevice, SampledModel};
-use tantalum_drive::{Design, Drive};
+use tantalum_drive::{Design, DesignError, Drive};
 use tantalum_explore::{
     AnyBox, Blueprint as _, BoxBlueprint, DiskBlueprint, DriveBlueprint, Raid0Blueprint,
     SampledBlueprint,
@@ -171,17 +171,17 @@ impl Model {
         no_key_of_disks(name, &table, scene)?;
         table.entry("name").or_insert_with(|| name.into());
         let design = match base {
-            None => Design::from_toml(&table.to_string()).map_err(|e| e.to_string())?,
+            None => Design::from_toml(&table.to_string()).map_err(|e| of_ssd(e, name, scene))?,
             Some(base) => {
                 let preset = Design::preset(base).map_err(|_| {
                     format!("design \"{name}\": {}", unknown("there is no design", base, scene))
                 })?;
                 // In one go: what is checked is what is built.
                 merge(&mut table, &scene.drive);
-                preset.with_overrides(&table).map_err(|e| e.to_string())?
+                preset.with_overrides(&table).map_err(|e| of_ssd(e, name, scene))?
             }
         };
-        ssd(design, scene)
+        ssd(name, design, scene)
     }
 
     fn preset(name: &str, scene: &Scene) -> Result<Model, Fault> {
@@ -193,7 +193,7 @@ impl Model {
         }
         no_key_of_disks(name, &toml::Table::new(), scene)?;
         let design = Design::preset(name).map_err(|_| unknown("unknown design", name, scene))?;
-        ssd(design, scene)
+        ssd(name, design, scene)
     }
 
     /// The SSD that it is, or that its members are.
@@ -402,9 +402,21 @@ fn on_bases(name: &str, own: &toml::Table, scene: &Scene) -> Result<toml::Table,
     Ok(table)
 }
 
-fn ssd(design: Design, scene: &Scene) -> Result<Model, Fault> {
-    let design = design.with_overrides(&scene.drive).map_err(|e| e.to_string())?;
+fn ssd(name: &str, design: Design, scene: &Scene) -> Result<Model, Fault> {
+    let design = design.with_overrides(&scene.drive).map_err(|e| of_ssd(e, name, scene))?;
     Ok(Model::Ssd(Box::new(design)))
+}
+
+/// An error of the reader of designs, at its place in the file: its line is one of a text that was
+/// made from the file.
+fn of_ssd(error: DesignError, name: &str, scene: &Scene) -> Fault {
+    match error {
+        DesignError::Toml { fault, .. } => {
+            let what = format!("design \"{name}\": {}", fault.what);
+            placed(Fault { what, ..fault }, "drive", &scene.drive, name, scene)
+        }
+        error => error.to_string().into(),
+    }
 }
 
 /// The key of disks and sampled devices is none of an SSD.
@@ -430,18 +442,32 @@ fn placed(fault: Fault, kind: &str, changes: &toml::Table, name: &str, scene: &S
             fault
         };
     };
-    if changes.contains_key(first) {
-        return fault.below(&[kind]);
-    }
-    let mut at = name;
-    while let Some(table) = scene.design.get(at) {
-        if table.contains_key(first) {
-            return fault.below(&["design", at]);
+    // What says the whole key, or else what says its first part.
+    for key in &[fault.key.clone(), vec![first.clone()]] {
+        if has(changes, key) {
+            return fault.below(&[kind]);
         }
-        let Some(base) = table.get("base").and_then(toml::Value::as_str) else { break };
-        at = base;
+        let mut at = name;
+        while let Some(table) = scene.design.get(at) {
+            if has(table, key) {
+                return fault.below(&["design", at]);
+            }
+            let Some(base) = table.get("base").and_then(toml::Value::as_str) else { break };
+            at = base;
+        }
     }
     if scene.design.contains_key(name) { fault.below(&["design", name]) } else { fault }
+}
+
+/// Whether a table says this key.
+fn has(table: &toml::Table, key: &[String]) -> bool {
+    match key {
+        [] => false,
+        [last] => table.contains_key(last),
+        [first, rest @ ..] => {
+            table.get(first).and_then(toml::Value::as_table).is_some_and(|inner| has(inner, rest))
+        }
+    }
 }
 
 fn disk(name: &str, mut table: toml::Table, scene: &Scene) -> Result<Model, Fault> {

@@ -11,8 +11,7 @@ use serde::Serialize;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use tantalum_device::Payload;
-use tantalum_drive::{Design, Drive, DriveImageError};
-use tantalum_lab::file::parse::{self, Wrong};
+use tantalum_drive::{Design, DesignError, Drive, DriveImageError};
 use tantalum_lab::subject::ssd_preset;
 use tantalum_nand::ImageError;
 use tantalum_rt::room_at;
@@ -142,7 +141,7 @@ fn design(arguments: &CreateArguments) -> Result<Design, String> {
         at.insert(last.to_string(), value);
     }
     if !table.is_empty() {
-        design = design.with_overrides(&table).map_err(|e| one_line(&e.to_string()))?;
+        design = design.with_overrides(&table).map_err(|e| e.to_string())?;
     }
     if let Some(bytes) = arguments.capacity {
         design = design.with_capacity(bytes).map_err(|e| e.to_string())?;
@@ -163,17 +162,10 @@ pub fn named(name: &str) -> Result<Design, String> {
     }
     let advice = "name a file with a design, or a preset (`tantalum designs` lists all)";
     let text = input::text("the design", Path::new(name), advice)?;
-    // The reader of experiments names the key and the line.
-    if let Err(Wrong { line, what }) = parse::read::<Design>(&text) {
-        let line = line.map_or(String::new(), |line| format!("{line}:"));
-        return Err(format!("{name}:{line} {what}"));
-    }
-    Design::from_toml(&text).map_err(|e| format!("{name}: {}", one_line(&e.to_string())))
-}
-
-/// An error of the reader of TOML, which may have several lines.
-fn one_line(error: &str) -> String {
-    error.split_whitespace().collect::<Vec<_>>().join(" ")
+    Design::from_toml(&text).map_err(|e| match e {
+        DesignError::Toml { line: Some(line), fault } => format!("{name}:{line}: {}", fault.what),
+        e => format!("{name}: {e}"),
+    })
 }
 
 #[cfg(test)]

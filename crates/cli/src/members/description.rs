@@ -401,12 +401,12 @@ mod tests {
     #[test]
     fn a_wrong_number_is_told_in_words() {
         for (line, told) in [
-            ("copies = \"2\"", "copies: invalid type: string \"2\", expected the number 1 or 2"),
-            ("copies = 3", "copies: invalid value: integer `3`, expected the number 1 or 2"),
-            ("copies = -1", "copies: invalid value: integer `-1`, expected the number 1 or 2"),
+            ("copies = \"2\"", "copies: invalid type: text \"2\", expected the number 1 or 2"),
+            ("copies = 3", "copies: invalid value: whole number `3`, expected the number 1 or 2"),
+            ("copies = -1", "copies: invalid value: whole number `-1`, expected the number 1 or 2"),
             (
                 "partitions = 0",
-                "partitions: invalid value: integer `0`, expected a number from 1 to 64",
+                "partitions: invalid value: whole number `0`, expected a number from 1 to 64",
             ),
         ] {
             let wrong = parse::read::<Description>(&format!("devices = [\"a\"]\n{line}\n"));

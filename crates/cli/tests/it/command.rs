@@ -85,8 +85,11 @@ fn mistakes_end_in_2_and_are_named() {
     file("broken.log", "fio version 3 iolog\n0 /d write 0 4096\n9 /d write 0 x\n");
     let negative = experiment("negative.toml", "clients = 2", "clients = -2");
     let cases: [(&[&str], &str); 19] = [
-        (&["run", &negative], "negative.toml:5: run.clients: invalid value: integer `-2`"),
-        (&["run", &fine, "--set", "run.clients=-1"], "run.clients: invalid value: integer `-1`"),
+        (&["run", &negative], "negative.toml:5: run.clients: invalid value: whole number `-2`"),
+        (
+            &["run", &fine, "--set", "run.clients=-1"],
+            "run.clients: invalid value: whole number `-1`",
+        ),
         (&["run", &idle], "idle.toml:10: job.idle: `commands` is 0, but must be at least 1"),
         (&["run", &broken], "broken.log, line 3: expected"),
         (&["run", &fine, "--json", &one, "--html", &same], "--html and --json are both"),

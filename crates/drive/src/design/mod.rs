@@ -11,6 +11,7 @@ use crate::PowerDesign;
 use crate::design::layout::LayoutError;
 use crate::format::summary::summary_rows;
 use crate::format::words::Places;
+use crate::parse::{self, Fault, nearest_name};
 use serde::{Deserialize, Serialize};
 use tantalum_nand::{Geometry, GeometryError, SECTOR_BYTES, Timing};
 
@@ -456,8 +457,13 @@ pub enum DesignError {
         name: String,
     },
     /// The text is not a design.
-    #[error("not a design: {0}")]
-    Toml(String),
+    #[error("not a design: {}{}", on(*.line), .fault.what)]
+    Toml {
+        /// The line of the text, counted from 1; `None` if it is not known, or if there is no text.
+        line: Option<usize>,
+        /// The key, and what is wrong with it.
+        fault: Fault,
+    },
     /// A value makes no sense.
     #[error("design \"{design}\": {what}")]
     Value {
@@ -482,6 +488,11 @@ pub enum DesignError {
         /// The arithmetic.
         error: LayoutError,
     },
+}
+
+/// Where something is wrong, for a message.
+fn on(line: Option<usize>) -> String {
+    line.map_or(String::new(), |line| format!("line {line}: "))
 }
 
 const PRESETS: &[(&str, &str)] = &[
@@ -560,7 +571,7 @@ impl Design {
     /// [`DesignError`], if it is not one or cannot be built.
     pub fn from_toml(text: &str) -> Result<Design, DesignError> {
         let design: Design =
-            toml::from_str(text).map_err(|e| DesignError::Toml(e.to_string().trim_end().into()))?;
+            parse::read_lines(text).map_err(|(line, fault)| DesignError::Toml { line, fault })?;
         design.check()?;
         Ok(design)
     }
@@ -585,11 +596,13 @@ impl Design {
     /// # Errors
     /// [`DesignError`], if the result is not a design or cannot be built.
     pub fn with_overrides(&self, overrides: &toml::Table) -> Result<Design, DesignError> {
+        let wrong = |fault| DesignError::Toml { line: None, fault };
         let mut table =
-            toml::Table::try_from(self).map_err(|e| DesignError::Toml(e.to_string()))?;
-        merge(&mut table, overrides, "")?;
-        let design: Design =
-            table.try_into().map_err(|e| DesignError::Toml(e.to_string().trim_end().into()))?;
+            toml::Table::try_from(self).map_err(|e| wrong(Fault::from(e.to_string())))?;
+        merge(&mut table, overrides, &[]).map_err(wrong)?;
+        // As a text only to name the key that is wrong: swarms and searches come by here often.
+        let design = table.clone().try_into::<Design>();
+        let design = design.or_else(|_| parse::read_keys(&table)).map_err(wrong)?;
         design.check()?;
         Ok(design)
     }
@@ -632,33 +645,27 @@ impl Design {
     }
 }
 
-fn merge(into: &mut toml::Table, from: &toml::Table, path: &str) -> Result<(), DesignError> {
+fn merge(into: &mut toml::Table, from: &toml::Table, above: &[&str]) -> Result<(), Fault> {
     for (key, value) in from {
-        let path = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
+        let path = [above, &[key]].concat();
         match (into.get_mut(key), value) {
             (Some(toml::Value::Table(into)), toml::Value::Table(from)) => merge(into, from, &path)?,
             (Some(toml::Value::Table(_)), _) => {
-                return Err(DesignError::Toml(format!("`{path}` is a table of a design")));
+                let what = format!("`{}` is a table of a design", path.join("."));
+                return Err(Fault::at(&path, what));
             }
             (Some(toml::Value::Float(f)), toml::Value::Integer(i)) => *f = *i as f64,
             (Some(old), new) => *old = new.clone(),
             (None, _) => {
                 let near = nearest_name(key, into.keys().map(String::as_str));
                 let near = near.map(|near| {
-                    let table = path.strip_suffix(key.as_str()).unwrap_or_default();
-                    format!("; did you mean `{table}{near}`?")
+                    format!("; did you mean `{}`?", [above, &[near]].concat().join("."))
                 });
                 let near = near.unwrap_or_default();
-                return Err(DesignError::Toml(format!("a design has no `{path}`{near}")));
+                let what = format!("a design has no `{}`{near}", path.join("."));
+                return Err(Fault::at(&path, what));
             }
         }
     }
     Ok(())
-}
-
-/// The name nearest to a misspelt one, if any is near at all: for messages.
-pub fn nearest_name<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    let near = known.map(|k| (strsim::jaro_winkler(name, k), k));
-    let best = near.max_by(|a, b| a.0.total_cmp(&b.0))?;
-    (best.0 > 0.75).then_some(best.1)
 }

@@ -534,13 +534,13 @@ mod tests {
         title = "small"
         cuts = 3
         [drive]
-        a = 1
-        deep = { x = 1, y = 2 }
+        name = "mine"
+        link = { queue_depth = 8, latency_ns = 2 }
         [[row]]
         workload = ["ycsb-a", "linkbench"]
         design = "durassd"
         synchronous = ["full", "off"]
-        drive = { deep = { y = 3 } }
+        drive = { link = { latency_ns = 3 } }
     "#;
 
     #[test]
@@ -555,7 +555,8 @@ mod tests {
             "ycsb-a/durassd/wal/off",
         ];
         assert_eq!(names, expected);
-        let over: toml::Table = toml::from_str("a = 1\ndeep = { x = 1, y = 3 }").unwrap();
+        let over: toml::Table =
+            toml::from_str("name = 'mine'\nlink = { queue_depth = 8, latency_ns = 3 }").unwrap();
         assert!(rows.iter().all(|r| r.scene.drive == over && r.expect == Expect::Promised));
     }
 
@@ -718,11 +719,23 @@ design = \"durassd\"
             ("[\"full\", \"off\"]", "7", "a name or a list of names"),
             ("[drive]", "[drive", "expected"),
             ("[drive]", "[job.tpcc]\nseconds = 1.0\n[drive]", "\"tpcc\" is a benchmark"),
-            // No row uses it. (What is in [drive] here is none of a drive's.)
+            // No row uses it. (What is in [drive] is none of a disk's.)
             (
                 "[drive]",
                 "[design.x]\nbase = \"durassd\"\nkind = \"raid0\"\n[disk]",
-                "[design.x]: not a design: a design has no `kind`",
+                "[design.x]: design \"x\": a design has no `kind`",
+            ),
+            (
+                "[drive]",
+                "[design.x]\nbase = \"durassd\"\ncache.flush = \"order\"\ncache.buffer_kib = \"a\"\n[disk]",
+                "small.toml:7: [design.x]: design \"x\": cache.buffer_kib: invalid type: text \"a\", \
+                 expected a whole number",
+            ),
+            (
+                "[drive]",
+                "[drive]\nmap.whole = 1\n",
+                "small.toml:5: design \"durassd\": map.whole: invalid type: whole number `1`, \
+                 expected true or false",
             ),
             ("[drive]", "[design.x]\nbase = \"durasd\"\n[disk]", "did you mean \"durassd\"?"),
             (

@@ -4,6 +4,7 @@ pub mod crash;
 pub mod entry;
 pub mod experiment;
 pub mod kinds;
-pub mod parse;
 pub mod scene;
 pub(crate) mod source;
+
+pub use tantalum_drive::parse;

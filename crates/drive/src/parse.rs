@@ -3,7 +3,6 @@
 
 use serde::de::DeserializeOwned;
 use std::ops::Range;
-use tantalum_drive::nearest_name;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -87,14 +86,15 @@ fn key_at(text: &str, byte: usize) -> Vec<String> {
         })
     }
     fn in_value(value: &Spanned<DeValue<'_>>, byte: usize, key: &mut Vec<String>) -> bool {
-        match value.get_ref() {
+        let is_below = match value.get_ref() {
             DeValue::Table(table) => in_table(table, byte, key),
             DeValue::Array(list) => list.iter().enumerate().any(|(i, one)| {
                 key.push(i.to_string());
                 in_value(one, byte, key) || key.pop().is_none()
             }),
-            _ => value.span().contains(&byte),
-        }
+            _ => false,
+        };
+        is_below || value.span().contains(&byte)
     }
     let mut key = Vec::new();
     if let Ok(document) = DeTable::parse(text) {
@@ -140,9 +140,13 @@ fn line(text: &str, byte: usize) -> usize {
 /// # Errors
 /// [`Wrong`].
 pub fn read<T: DeserializeOwned>(text: &str) -> Result<T, Wrong> {
-    toml::from_str(text).map_err(|e: toml::de::Error| Wrong {
-        line: e.span().map(|span| line(text, span.start)),
-        what: fault(&e, text).what,
+    read_lines(text).map_err(|(line, fault)| Wrong { line, what: fault.what })
+}
+
+/// The same; what is wrong has its key, too.
+pub(crate) fn read_lines<T: DeserializeOwned>(text: &str) -> Result<T, (Option<usize>, Fault)> {
+    toml::from_str(text).map_err(|e: toml::de::Error| {
+        (e.span().map(|span| line(text, span.start)), fault(&e, text))
     })
 }
 
@@ -193,9 +197,24 @@ fn one_line(message: &str) -> String {
         return unknown(told, name, names);
     }
     match message.rsplit_once(", expected ") {
-        Some((found, kind)) => format!("{found}, expected {}", plain(kind)),
+        Some((found, kind)) => format!("{}, expected {}", given(found), plain(kind)),
         None => message,
     }
+}
+
+/// What was found, without the reader's names of kinds: `invalid type: text "a"`.
+fn given(found: &str) -> String {
+    let Some((wrong, value)) = found.split_once(": ") else { return found.to_string() };
+    let kinds = [
+        ("string \"", "text \""),
+        ("integer `", "whole number `"),
+        ("floating point `", "number `"),
+        ("boolean `", "`"),
+        ("sequence", "a list"),
+        ("map", "a table"),
+    ];
+    let kind = kinds.into_iter().find_map(|(from, to)| Some((to, value.strip_prefix(from)?)));
+    kind.map_or(found.to_string(), |(to, rest)| format!("{wrong}: {to}{rest}"))
 }
 
 /// What the reader expects, without the names of Rust's types.
@@ -207,6 +226,8 @@ fn plain(kind: &str) -> &str {
         "u64" | "usize" => "a whole number of at least 0",
         "i64" | "i32" => "a whole number",
         "f64" | "f32" => "a number",
+        "a string" => "a text",
+        "string or table" => "a text",
         "a boolean" => "true or false",
         "a sequence" => "a list",
         "a map" => "a table",
@@ -221,6 +242,13 @@ pub fn unknown<'a>(told: &str, name: &str, known: impl Iterator<Item = &'a str>)
         Some(near) => format!("{told} \"{name}\"; did you mean \"{near}\"?"),
         None => format!("{told} \"{name}\"; known are: {}", known.join(", ")),
     }
+}
+
+/// The name nearest to a misspelt one, if any is near at all: for messages.
+pub fn nearest_name<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let near = known.map(|k| (strsim::jaro_winkler(name, k), k));
+    let best = near.max_by(|a, b| a.0.total_cmp(&b.0))?;
+    (best.0 > 0.75).then_some(best.1)
 }
 
 /// Puts a value at a dotted key of a table, making tables on the way.
@@ -285,7 +313,10 @@ mod tests {
         let sound = "x = 1\n[one]\ncuts = 1\n[[list]]\ncuts = 2\n[[list]]\ncuts = 3";
         for (from, to, key, what) in [
             ("x = 1", "x = 1\ny = 2", "y", "unknown key \"y\""),
-            ("x = 1", "x = \"a\"", "x", "x: invalid type: string"),
+            ("x = 1", "x = \"a\"", "x", "x: invalid type: text \"a\", expected a whole number"),
+            ("x = 1", "x = 1.5", "x", "x: invalid type: number `1.5`, expected a whole number"),
+            ("x = 1", "x = [1]", "x", "x: invalid type: a list, expected a whole number"),
+            ("x = 1", "x = true", "x", "x: invalid type: `true`, expected a whole number"),
             ("cuts = 1", "cutz = 1", "one.cutz", "unknown key \"cutz\"; did you mean \"cuts\"?"),
             ("cuts = 3", "cuts = -3", "list.1.cuts", "list.1.cuts: invalid value"),
             ("x = 1", "x = -1", "x", "`-1`, expected a whole number of at least 0"),
