@@ -84,10 +84,42 @@ fn shown_within(
         narrow(&mut table, ranks, width);
     }
     let text = table.to_string();
-    match colours {
+    let text = match colours {
         true => painted(&text, is_good).trim_end_matches('\n').to_string(),
         false => text,
+    };
+    text + &left_out(&hidden(&table), width.unwrap_or(USUAL_WIDTH))
+}
+
+/// The titles of the columns that a table does not show.
+fn hidden(table: &Table) -> Vec<String> {
+    let titles = table.header().into_iter().flat_map(|header| header.cell_iter());
+    let hidden = table.column_iter().zip(titles).filter(|(column, _)| column.is_hidden());
+    hidden.map(|(_, title)| title.content()).collect()
+}
+
+/// What stands below a table without these columns, each of its lines after a line break; empty if
+/// the table shows all.
+fn left_out(titles: &[String], width: usize) -> String {
+    if titles.is_empty() {
+        return String::new();
     }
+    let in_a_line = |title: &String| match title.split_once('\n') {
+        Some((first, rest)) if first.ends_with(['/', '-']) => format!("{first}{rest}"),
+        Some((first, rest)) => format!("{first} {rest}"),
+        None => title.clone(),
+    };
+    let titles = titles.iter().map(in_a_line).collect::<Vec<_>>().join("; ");
+    let said = format!("not shown: {titles} (a wider terminal shows them, --json has them)");
+    let (mut text, mut used) = (String::new(), usize::MAX);
+    for word in said.split(' ') {
+        let long = word.chars().count();
+        let is_first = used.saturating_add(1 + long) > width;
+        text.push(if is_first { '\n' } else { ' ' });
+        text.push_str(word);
+        used = if is_first { long } else { used + 1 + long };
+    }
+    text
 }
 
 /// Makes the table this narrow: without its columns of the highest ranks; or else with as many of
@@ -221,7 +253,8 @@ fn tables_within(report: &Report, width: usize) -> String {
             WorkloadKind::Tpcc => "TPC-C",
             WorkloadKind::Pages(name) | WorkloadKind::Job(name) => name,
         };
-        let _ = writeln!(text, "\n{title}\n{}", table(rows, width));
+        let (table, without) = table(rows, width);
+        let _ = writeln!(text, "\n{title}\n{table}{}", left_out(&without, width));
         for line in gains::lines(&rows.iter().collect::<Vec<_>>()) {
             let _ = writeln!(text, "{line}");
         }
@@ -255,7 +288,8 @@ fn drives(report: &Report, width: usize) -> String {
     let ranks: Vec<u8> = [0].into_iter().chain(SPREADS.iter().map(|s| s.1)).collect();
     narrow(&mut table, &ranks, width);
     format!(
-        "\nDrives, from the least to the most of their rows\n{table}\n{}{}",
+        "\nDrives, from the least to the most of their rows\n{table}{}\n{}{}",
+        left_out(&hidden(&table), width),
         restarts(report, width),
         short_of_power(report)
     )
@@ -367,27 +401,29 @@ fn spread(values: impl Iterator<Item = f64>, digits: usize) -> String {
     }
 }
 
-/// The table with as many columns as fit. If even the fewest columns do not fit, long cells are
-/// wrapped.
-fn table(rows: &[RowReport], width: usize) -> Table {
+/// The table with as many columns as fit, and the titles of the others. If even the fewest columns
+/// do not fit, long cells are wrapped.
+fn table(rows: &[RowReport], width: usize) -> (Table, Vec<String>) {
     for most in (0..=COLUMNS.iter().map(|c| c.1).max().unwrap_or(0)).rev() {
-        let table = table_without(rows, most);
-        if table.lines().all(|line| line.chars().count() <= width) {
-            return table;
+        let (table, without) = table_without(rows, most);
+        if !is_wider(&table, width) {
+            return (table, without);
         }
     }
-    let mut table = table_without(rows, 0);
+    let (mut table, without) = table_without(rows, 0);
     fit(&mut table, width);
-    table
+    (table, without)
 }
 
-/// The table without columns of a higher rank than `most`.
-fn table_without(rows: &[RowReport], most: u8) -> Table {
-    // Empty columns are left out. Block jobs have titles of their own.
+/// The table without columns of a higher rank than `most`, and the titles of these.
+fn table_without(rows: &[RowReport], most: u8) -> (Table, Vec<String>) {
+    // A column that is empty is in no table. Block jobs have titles of their own.
     let said = |c: &&Column| rows.iter().any(|r| !matches!((c.2)(r).as_str(), "" | "-"));
-    let columns: Vec<_> = COLUMNS.iter().filter(|c| c.1 <= most).filter(said).collect();
+    let (columns, without): (Vec<_>, Vec<_>) =
+        COLUMNS.iter().filter(said).partition(|c| c.1 <= most);
     let terms = Terms::of(rows);
     let title = |t: &str| t.replace("{rate}", terms.rate).replace("{writes}", terms.writes);
+    let without = without.iter().map(|c: &&Column| title(c.0)).collect();
     let mut table = Table::new();
     table.load_preset(comfy_table::presets::ASCII_MARKDOWN);
     table.set_content_arrangement(ContentArrangement::Disabled);
@@ -401,7 +437,7 @@ fn table_without(rows: &[RowReport], most: u8) -> Table {
             column.set_cell_alignment(CellAlignment::Right);
         }
     }
-    table
+    (table, without)
 }
 
 /// The range from the slowest repetition to the fastest.
@@ -489,7 +525,9 @@ mod tests {
                 assert!(text.contains(title), "{width}:\n{text}");
             }
             let (first, drives) = text.split_once("\nDrives").unwrap();
-            let line = first.lines().last().unwrap_or_default();
+            let is_whole = width == 200;
+            assert_eq!(text.contains("not shown: "), !is_whole, "{width}:\n{text}");
+            let line = first.lines().rfind(|line| line.starts_with('|')).unwrap_or_default();
             // Over-provisioning and its effects are shown at any width, and no number is broken.
             let line_of_drives = drives.lines().rfind(|line| line.starts_with("|volatile"));
             let line_of_drives = line_of_drives.expect("the drive").replace(' ', "");
@@ -506,6 +544,32 @@ mod tests {
         assert!(columns.values().is_sorted() && columns[&60] < columns[&80], "{columns:?}");
         // All columns but params, spread, reads and writes of jobs, and costs of commits.
         assert_eq!(columns[&200], COLUMNS.len() - 9 + 1, "{columns:?}");
+    }
+
+    /// What is not shown is named, once, and nothing that is shown.
+    #[test]
+    fn columns_that_are_left_out_are_named() {
+        let said = |text: &str| {
+            let from = text.split_once("not shown: ").map_or("", |(_, rest)| rest);
+            let (titles, _) = from.split_once(" (a").unwrap_or_default();
+            titles.split_whitespace().collect::<Vec<_>>().join(" ")
+        };
+        let text = tables_within(&report(""), 80);
+        let (first, drives) = text.split_once("\nDrives").unwrap();
+        assert_eq!(said(first), "p50; flash B/user B; flash B/drive B; recovery median", "{text}");
+        let (shown, _) = drives.split_once("not shown: ").expect("columns are left out");
+        assert!(said(drives).starts_with("buffer wait, s") && !shown.contains("buffer"), "{text}");
+        for text in [&text, &tables_within(&report(""), 60)] {
+            let unwrapped = text.replace('\n', " ");
+            assert!(unwrapped.contains("--json has them"), "{text}");
+        }
+
+        let mut table = Table::new();
+        table.set_content_arrangement(ContentArrangement::Disabled);
+        table.set_header(["row", "flash KB/\ncommit", "over-\nprov."]).add_row(["a", "1", "2"]);
+        let text = shown_within(table, &[0, 2, 1], Some(17), |_| None, false);
+        assert!(text.ends_with("shows them,\n--json has them)"), "{text}");
+        assert_eq!(said(&text), "flash KB/commit", "{text}");
     }
 
     #[test]
@@ -575,7 +639,8 @@ mod tests {
         {
             let narrow = shown_within(table(), ranks, Some(width), |_| None, false);
             assert!(narrow.lines().all(|line| line.chars().count() <= width), "{width}:\n{narrow}");
-            for word in words(&narrow).iter().filter(|word| !word.starts_with('-')) {
+            let (rows, _) = narrow.split_once("\nnot shown: ").unwrap_or((&narrow, ""));
+            for word in words(rows).iter().filter(|word| !word.starts_with('-')) {
                 assert!(known.contains(word), "{width}: {word}\n{narrow}");
             }
             // What is of no rank stays.
