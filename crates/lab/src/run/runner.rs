@@ -23,6 +23,7 @@ use std::sync::{Arc, Mutex};
 use tantalum_device::{Bus, Payload, RamDevice, Stats};
 use tantalum_drive::Drive;
 use tantalum_rt::{Nanos, Rt};
+use tantalum_workload::pages::EngineJob;
 
 /// What has just happened in a run.
 #[derive(Clone, Copy, Debug)]
@@ -76,7 +77,44 @@ pub fn check(rows: &[Row]) -> Result<(), String> {
             job.fits(bytes, model.block_bytes()).map_err(|e| told(e.to_string()))?;
         }
     }
+    databases(rows)?;
     source::check(rows)
+}
+
+/// Whether the databases of models of engines fit their drives.
+///
+/// # Errors
+/// Of the first engine whose database does not: in how many rows, and the largest that fits all of
+/// them.
+fn databases(rows: &[Row]) -> Result<(), String> {
+    // Of each row: how large a database its drive has room for.
+    let mut beyond: Vec<(&Row, EngineJob, Option<u64>)> = Vec::new();
+    for row in rows {
+        let Some(PageModel::Engine(job, ..)) = row.pages() else { continue };
+        let model = row.model().map_err(|e| format!("row \"{}\": {e}", row.name))?;
+        let (block, bytes) = (model.block_bytes(), memory::need(row, 1)?.capacity);
+        let blocks = bytes / u64::from(block);
+        // (A page that is no whole number of blocks has words of its own.)
+        if job.fits_blocks(block, block).is_ok() && !job.has_room(block, blocks) {
+            let largest = job.largest_database(block, blocks);
+            beyond.push((row, *job, largest));
+        }
+    }
+    let Some((first, job, _)) = beyond.first() else { return Ok(()) };
+    let same = || beyond.iter().filter(|(row, ..)| row.workload == first.workload);
+    let of = match same().count() {
+        1 => format!("row \"{}\"", first.name),
+        n => format!("{n} rows, the first of them \"{}\"", first.name),
+    };
+    let asked = same().map(|(_, job, _)| job.database_mib).max().unwrap_or(job.database_mib);
+    let key = format!("engine.{}: database_mib = {asked}", first.workload);
+    Err(match same().map(|(_, _, largest)| *largest).min().flatten() {
+        Some(most) => format!("{key} is too large for the drive of {of}: at most {most} fit"),
+        None => format!(
+            "{key} is too large for the drive of {of}, and so is any other: lower log_mib or take a \
+             larger drive"
+        ),
+    })
 }
 
 /// Runs these rows of the experiment, `threads` at a time. `progress` is told

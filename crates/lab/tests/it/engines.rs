@@ -187,6 +187,25 @@ fn the_log_may_be_on_a_drive_of_another_kind() {
     assert!(told.contains("log_design") && told.contains("\"durassd\""), "{told}");
 }
 
+/// A database that is too large for its drives is told once for all rows, with the largest that fits.
+#[test]
+fn a_database_that_is_too_large_is_told_once() {
+    let text = include_str!("../../../../experiments/linkbench.toml");
+    let check = |mib: u64| {
+        let size = toml::Value::Integer(mib as i64);
+        let sets = [("engine.innodb-linkbench.database_mib".to_string(), size)];
+        let experiment = Experiment::parse_with("x.toml", text, &sets).unwrap();
+        runner::check(&experiment.rows().unwrap())
+    };
+    let told = check(60_000).unwrap_err();
+    assert!(told.contains("engine.innodb-linkbench: database_mib = 60000 is too large"), "{told}");
+    assert!(told.contains(" rows, the first of them \""), "{told}");
+    let most = told.split(" at most ").nth(1).and_then(|rest| rest.split(' ').next());
+    let most: u64 = most.and_then(|number| number.parse().ok()).expect(&told);
+    assert_eq!(check(most), Ok(()));
+    assert!(check(most + 1).unwrap_err().ends_with(&format!("at most {most} fit")));
+}
+
 #[test]
 fn the_same_seed_gives_the_same_run() {
     let text = include_str!("../../../../experiments/tpcc.toml");

@@ -297,9 +297,9 @@ fn refused<T>(
 /// Bytes in a block of the host's file system.
 const FILE_BLOCK: u32 = 4096;
 
-/// Blocks of a device in a block of the file system on it.
-pub(crate) fn file_block(caps: &Caps) -> u64 {
-    u64::from(FILE_BLOCK / caps.block_size.clamp(1, FILE_BLOCK))
+/// Blocks of a device, each of so many bytes, in a block of the file system on it.
+pub(crate) fn file_block(block: u32) -> u64 {
+    u64::from(FILE_BLOCK / block.clamp(1, FILE_BLOCK))
 }
 
 /// The most commands in flight.

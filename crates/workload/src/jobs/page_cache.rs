@@ -80,7 +80,7 @@ impl<D: BlockDevice + Clone + 'static> Cached<D> {
         let Some(settings) = settings else {
             return Cached { device, cache: None, is_direct: false, caps };
         };
-        let page = file_block(&caps);
+        let page = file_block(caps.block_size);
         let blocks = settings.cache_pages.saturating_mul(page);
         let part = |percent: u64| (u128::from(blocks) * u128::from(percent) / 100) as u64;
         let limit = part(settings.dirty_percent).max(1);

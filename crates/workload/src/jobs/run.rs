@@ -211,7 +211,7 @@ impl<D: BlockDevice> Shared<D> {
         let caps = self.direct.caps();
         let n = self.committed.replace(self.committed.get() + 2);
         // (It lies at whole blocks of the file system.)
-        let (each, device) = (file_block(caps), caps.blocks);
+        let (each, device) = (file_block(caps.block_size), caps.blocks);
         let (first, all) = ((device as f64 * host.journal_at) as u64 / each, device / each);
         let want = if host.barriers { Durability::Fua } else { Durability::Normal };
         let write = |n: u64| async move {

@@ -160,7 +160,7 @@ impl AppendTreeJob {
         self.fits_blocks(caps.block_size)?;
         let (block, have) = (caps.block_size, caps.blocks);
         let nodes = self.room() * UPDATE_NODES;
-        let need = journal_blocks(caps) + nodes * u64::from(NODE_BYTES / block);
+        let need = journal_blocks(caps.block_size) + nodes * u64::from(NODE_BYTES / block);
         match need > have {
             true => Err(JobError::Space { what: "file", need, block, have }),
             false => Ok(()),

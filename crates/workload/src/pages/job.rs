@@ -364,7 +364,7 @@ impl EngineJob {
             return Err(wrong("page_bytes", page.to_string(), "a power of two, 4096 to 65536"));
         }
         let numbers = [
-            ("database_mib", self.database_mib, 16, 65_536),
+            ("database_mib", self.database_mib, DATABASE_MIB[0], DATABASE_MIB[1]),
             ("clients", self.clients.into(), 1, 4096),
             ("cores", self.cores.into(), 1, 4096),
             ("log_mib", self.log_mib, 4, 65_536),
@@ -492,33 +492,65 @@ impl EngineJob {
                 return Err(JobError::Groups { page: self.page_bytes, has });
             }
         }
-        let page_blocks = self.page_bytes / caps.block_size;
-        let area = AreaPlace::of(Block(0), self.page_bytes, page_blocks);
         let log = if self.log_device == LogDevice::Own { log } else { caps };
-        let mut layout = Layout {
-            page_blocks,
-            pages,
-            area,
-            first: Block(area.blocks()),
-            log: LogPlace::of(Block(0), self.log_mib << 20, log.block_size),
-        };
-        let mut data = layout.data_blocks();
-        if self.log_device == LogDevice::Same {
-            layout.log.first = Block(data);
-            data += layout.log.blocks;
-        }
+        let (layout, data) = self.places(pages, caps.block_size, log.block_size);
         let needs = [("database", data, caps), ("log", layout.log.blocks, log)];
         // (A flash log says itself what it lacks.)
         let own = if self.log.is_some() { 1 } else { 2 };
         for (what, files, caps) in needs.into_iter().take(own) {
-            let (need, have) = (files + journal_blocks(caps), caps.blocks);
+            let (need, have) = (files + journal_blocks(caps.block_size), caps.blocks);
             if need > have {
                 return Err(JobError::Space { what, need, block: caps.block_size, have });
             }
         }
         Ok(layout)
     }
+
+    /// The places on drives with blocks of so many bytes, and the blocks of the drive with the pages
+    /// that these take.
+    fn places(&self, pages: u32, block: u32, log: u32) -> (Layout, u64) {
+        let page_blocks = self.page_bytes / block;
+        let area = AreaPlace::of(Block(0), self.page_bytes, page_blocks);
+        let mut layout = Layout {
+            page_blocks,
+            pages,
+            area,
+            first: Block(area.blocks()),
+            log: LogPlace::of(Block(0), self.log_mib << 20, log),
+        };
+        let mut data = layout.data_blocks();
+        if self.log_device == LogDevice::Same {
+            layout.log.first = Block(data);
+            data += layout.log.blocks;
+        }
+        (layout, data)
+    }
+
+    /// Whether a drive with so many blocks of so many bytes has room for its pages, and for the log
+    /// if that is on the same drive.
+    pub fn has_room(&self, block: u32, blocks: u64) -> bool {
+        let (_, data) = self.places(self.mix().pages(), block, block);
+        data + journal_blocks(block) <= blocks
+    }
+
+    /// The largest `database_mib` for which such a drive has room; `None` if there is none.
+    pub fn largest_database(&self, block: u32, blocks: u64) -> Option<u64> {
+        let fits = |mib| EngineJob { database_mib: mib, ..self.clone() }.has_room(block, blocks);
+        let (mut most, mut beyond) = (DATABASE_MIB[0], DATABASE_MIB[1] + 1);
+        if !fits(most) {
+            return None;
+        }
+        while beyond - most > 1 {
+            let middle = most.midpoint(beyond);
+            let bound = if fits(middle) { &mut most } else { &mut beyond };
+            *bound = middle;
+        }
+        Some(most)
+    }
 }
+
+/// The least and the most MiB of a database.
+const DATABASE_MIB: [u64; 2] = [16, 65_536];
 
 /// What consists of the blocks of the drive with the pages.
 const PAGE: &str = "a page";

@@ -28,9 +28,9 @@ use tantalum_rt::sync::{Mutex, WaitQueue};
 /// Blocks of the file system for its journal at the end of the drive. It is written as a ring.
 const JOURNAL_BLOCKS: u64 = 1024;
 
-/// The journal in blocks of the drive.
-pub(super) fn journal_blocks(caps: &Caps) -> u64 {
-    JOURNAL_BLOCKS * file_block(caps)
+/// The journal in blocks of the drive, each of so many bytes.
+pub(super) fn journal_blocks(block: u32) -> u64 {
+    JOURNAL_BLOCKS * file_block(block)
 }
 
 /// The behaviour of the host.
@@ -285,8 +285,8 @@ impl<D: BlockDevice> Volume<D> {
     async fn write_journal(&self, want: Durability) -> Result<(), IoError> {
         let s = &*self.shared;
         let n = s.journal_writes.replace(s.journal_writes.get() + 1);
-        let (caps, each) = (self.caps(), file_block(self.caps()));
-        let first = caps.blocks.saturating_sub(journal_blocks(caps));
+        let (caps, each) = (self.caps(), file_block(self.caps().block_size));
+        let first = caps.blocks.saturating_sub(journal_blocks(caps.block_size));
         let at = Block(first + n % JOURNAL_BLOCKS * each);
         let _command = self.turn().await;
         self.put(at, &vec![n + 1; each as usize], want).await
