@@ -50,7 +50,7 @@ mod units;
 #[cfg(test)]
 mod without;
 
-use clap::error::{ContextKind, ContextValue};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::process::ExitCode;
 
@@ -204,10 +204,22 @@ fn main() -> ExitCode {
 /// Ends with the error of the command line.
 #[allow(clippy::disallowed_methods, reason = "the edge: what the user typed")]
 fn no_command(error: &clap::Error) -> ! {
-    match verb_alone(error, std::env::args().skip(1)) {
-        Some(message) => std::process::exit(out::error(message, out::USAGE).into()),
+    if let Some(message) = verb_alone(error, std::env::args().skip(1)) {
+        std::process::exit(out::error(message, out::USAGE).into());
+    }
+    match value_missing(error, std::env::args()) {
+        Some(missing) => missing.exit(),
         None => error.exit(),
     }
+}
+
+/// Of `--for --json out`: that `--for` has no value. The error is another one where an option is taken
+/// for the value, which may be a negative number, and what follows is left over.
+fn value_missing(error: &clap::Error, words: impl Iterator<Item = String>) -> Option<clap::Error> {
+    // A value that was read has been told to be negative, or an option.
+    let is_read = error.kind() == ErrorKind::ValueValidation;
+    let missing = negative_numbers(command(), false).try_get_matches_from(words).err();
+    missing.filter(|missing| !is_read && missing.kind() == ErrorKind::InvalidValue)
 }
 
 /// What to say of `tantalum serve`: `serve` is a command of drives, logs and caches. `None`: the
@@ -235,21 +247,25 @@ fn verb_alone(error: &clap::Error, mut words: impl Iterator<Item = String>) -> O
 
 /// The whole command line.
 fn command() -> clap::Command {
-    let command = with_negative_numbers(Arguments::command());
+    let command = negative_numbers(Arguments::command(), true);
     #[cfg(feature = "live")]
     let command = cache::in_words_of_caches(log::in_words_of_logs(command));
     command
 }
 
-/// `-5` is a value that may be wrong, and not an option that nobody knows.
-fn with_negative_numbers(command: clap::Command) -> clap::Command {
+/// `-5` is a value that may be wrong, and not an option that nobody knows. With `units`, `-5s` is, too.
+fn negative_numbers(command: clap::Command, units: bool) -> clap::Command {
     let of = |argument: clap::Arg| {
         let names = argument.get_value_names().unwrap_or_default();
         let has_unit = names.iter().any(|name| UNITS.iter().any(|unit| name.starts_with(unit)));
         let is_option = argument.get_long().is_some() && argument.get_action().takes_values();
-        argument.allow_hyphen_values(has_unit && is_option)
+        match has_unit && is_option {
+            true => argument.allow_hyphen_values(units),
+            false => argument,
+        }
     };
-    command.allow_negative_numbers(true).mut_args(of).mut_subcommands(with_negative_numbers)
+    let below = |command| negative_numbers(command, units);
+    command.allow_negative_numbers(true).mut_args(of).mut_subcommands(below)
 }
 
 /// How the names of values begin that are numbers with units.
@@ -373,6 +389,24 @@ mod tests {
             let why = command().try_get_matches_from(line).expect_err("it is negative").to_string();
             assert!(why.contains("it must not be negative"), "{why}");
         }
+        // An option is no value.
+        for (line, option, needed) in [
+            ("crash crash --for --json", "--for <TIME>", "it needs a time"),
+            ("drive create x.img --capacity --design", "--capacity <SIZE>", "it needs a size"),
+            ("search --slowdown-max -h", "--slowdown-max <PERCENT>", "it needs a percentage"),
+            ("crash crash --for --json out", "--for <TIME>", "a value is required"),
+            ("drive create x.img --capacity --design durassd", "--capacity <SIZE>", "is required"),
+        ] {
+            let line = ["tantalum"].into_iter().chain(line.split(' ')).map(String::from);
+            let line = line.collect::<Vec<_>>();
+            let why = command().try_get_matches_from(&line).expect_err("a value is missing");
+            let why = value_missing(&why, line.into_iter()).unwrap_or(why).to_string();
+            assert!(why.contains(option) && why.contains(needed), "{why}");
+        }
+        // Another error stays.
+        let line = ["tantalum", "crash", "crash", "--jsn"].map(String::from);
+        let why = command().try_get_matches_from(&line).expect_err("no option");
+        assert!(value_missing(&why, line.into_iter()).is_none(), "{why}");
         let mut seen = 0;
         each_argument(&command(), &mut |whose, argument| {
             let names = argument.get_value_names().unwrap_or_default();

@@ -17,12 +17,13 @@ fn parts(text: &str) -> (&str, &str) {
     (number, unit.trim())
 }
 
-/// A size, a time or a percentage is never negative.
-fn not_negative(text: &str) -> Result<(), String> {
-    let behind = text.trim().strip_prefix('-').and_then(|rest| rest.bytes().next());
-    match behind.is_some_and(|b| b.is_ascii_digit() || b == b'.') {
+/// A size, a time or a percentage has no `-` before it: it is never negative, and what else begins
+/// so is the next option. `needed` is said then.
+fn without_dash(text: &str, needed: &str) -> Result<(), String> {
+    let Some(behind) = text.trim().strip_prefix('-') else { return Ok(()) };
+    match behind.bytes().next().is_some_and(|b| b.is_ascii_digit() || b == b'.') {
         true => Err("it must not be negative".to_string()),
-        false => Ok(()),
+        false => Err(format!("it needs {needed} before the next option")),
     }
 }
 
@@ -100,7 +101,7 @@ pub fn bytes_within<T: TryFrom<u64>>(
 
 /// Reads a size of any number of bytes; `None`: there is no number that large.
 fn any_bytes(text: &str) -> Result<Option<u64>, String> {
-    not_negative(text)?;
+    without_dash(text, "a size, as in 8GiB,")?;
     let (number, unit) = parts(text);
     let shift = match unit.to_ascii_lowercase().as_str() {
         "" | "b" => 0,
@@ -141,7 +142,7 @@ const UNITS: &str = "use ns, us, ms, s, m or h";
 /// # Errors
 /// The expected form, in a line.
 pub fn time(text: &str) -> Result<Nanos, String> {
-    not_negative(text)?;
+    without_dash(text, "a time, as in 10s,")?;
     let (number, unit) = parts(text);
     let seconds = match unit {
         "ns" => 1e-9,
@@ -185,7 +186,7 @@ pub fn time_within(
 /// # Errors
 /// The expected form, in a line.
 pub fn percent(text: &str) -> Result<f64, String> {
-    not_negative(text)?;
+    without_dash(text, "a percentage, as in 12%,")?;
     let text = text.trim();
     let number = text.strip_suffix('%').unwrap_or(text).trim_end();
     match number.parse::<f64>() {
@@ -294,9 +295,14 @@ mod tests {
             assert_eq!(bytes(text), Err(negative.clone()), "{text}");
         }
         assert_eq!((percent("-5%"), whole_percent("-5")), (Err(negative.clone()), Err(negative)));
-        // What is no number is no negative one.
-        let why = bytes("--json").expect_err("it is no size");
-        assert!(!why.contains("negative"), "{why}");
+        // What is no number is no negative one, but the next option.
+        for (why, needed) in [
+            (bytes("--json").map(drop), "a size, as in 8GiB"),
+            (time("--json").map(drop), "a time, as in 10s"),
+            (percent("-q").map(drop), "a percentage, as in 12%"),
+        ] {
+            assert_eq!(why, Err(format!("it needs {needed}, before the next option")));
+        }
     }
 
     #[test]
