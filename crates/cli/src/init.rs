@@ -41,7 +41,7 @@ impl Start {
         let made = File::create_new(path).and_then(|mut file| file.write_all(text.as_bytes()));
         match made {
             Ok(()) => {
-                out::note(format_args!("{name} is written; run it with: {command}"));
+                out::note(format_args!("\"{name}\" is written; run it with: {command}"));
                 out::OK
             }
             Err(e) => out::error(out::unwritable(path, &e), out::USAGE),

@@ -233,13 +233,13 @@ fn prepare(arguments: &SearchArguments) -> Result<(Experiment, Search), String> 
     experiment.seed = arguments.seed.unwrap_or(experiment.seed);
     if experiment.job.is_empty() {
         return Err(format!(
-            "{name} has no block job: describe one under [job.NAME], as `tantalum search --init FILE` \
-             does"
+            "\"{name}\" has no block job: describe one under [job.NAME], as `tantalum search \
+             --init FILE` does"
         ));
     }
     let Some(workload) = &arguments.workload else {
         let jobs: Vec<&str> = experiment.job.keys().map(String::as_str).collect();
-        return Err(format!("name a job of {name} with --workload: {}", jobs.join(", ")));
+        return Err(format!("name a job of \"{name}\" with --workload: {}", jobs.join(", ")));
     };
     let (Some(recovery), Some(slowdown)) = (arguments.recovery_max, arguments.slowdown_max) else {
         return Err(

@@ -85,9 +85,9 @@ fn jobs_are_built_in_and_one_can_be_started_from() {
     let (out, _) = ends(&search(&[&words[..], &["--load", "20ms", "--cuts", "1"]].concat()), 0);
     assert!(out.contains("FOUND"), "{out}");
     for (arguments, expected) in [
-        (&[own][..], "search-own.toml with --workload: load"),
+        (&[own][..], "search-own.toml\" with --workload: load"),
         (&[own, "--workload", "load"], "give both limits: --recovery-max, as in 1s"),
-        (&["first"], "first has no block job: describe one under [job.NAME]"),
+        (&["first"], "\"first\" has no block job: describe one under [job.NAME]"),
     ] {
         let (_, err) = ends(&search(arguments), 2);
         assert!(err.contains(expected) && err.lines().count() == 1, "{arguments:?}: {err}");

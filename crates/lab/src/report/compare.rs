@@ -53,7 +53,7 @@ pub enum Document {
 pub enum CompareError {
     /// A file holds no JSON.
     #[error(
-        "{file} is not JSON ({why}): `tantalum run EXPERIMENT --json {file}` writes a report there"
+        "\"{file}\" is not JSON ({why}): `tantalum run EXPERIMENT --json {file}` writes a report there"
     )]
     NotJson {
         /// Which file.
@@ -63,7 +63,7 @@ pub enum CompareError {
     },
     /// A file holds some other JSON.
     #[error(
-        "{file} is neither a report of `tantalum run --json` nor of `tantalum drive bench --json`: \
+        "\"{file}\" is neither a report of `tantalum run --json` nor of `tantalum drive bench --json`: \
          {why}"
     )]
     NotAReport {
@@ -73,7 +73,9 @@ pub enum CompareError {
         why: String,
     },
     /// One file is an experiment, the other a benchmark.
-    #[error("{a} and {b} are reports of different kinds: compare run with run, bench with bench")]
+    #[error(
+        "\"{a}\" and \"{b}\" are reports of different kinds: compare run with run, bench with bench"
+    )]
     Kinds {
         /// The first file.
         a: String,
@@ -82,7 +84,7 @@ pub enum CompareError {
     },
     /// No name is in both files.
     #[error(
-        "{a} and {b} have no row of the same name: compare reports of one experiment, made with the \
+        "\"{a}\" and \"{b}\" have no row of the same name: compare reports of one experiment, made with the \
          same --row"
     )]
     NothingInCommon {

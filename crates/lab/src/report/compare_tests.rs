@@ -165,10 +165,10 @@ fn reports_of_the_benchmark_compare_too() {
 #[test]
 fn other_files_are_refused_with_their_names() {
     let cases = [
-        ("", "f.json is not JSON"),
-        ("{\"rows\": [", "f.json is not JSON"),
-        ("[]", "f.json is neither"),
-        ("{\"rows\": []}", "f.json is neither"),
+        ("", "\"f.json\" is not JSON"),
+        ("{\"rows\": [", "\"f.json\" is not JSON"),
+        ("[]", "\"f.json\" is neither"),
+        ("{\"rows\": []}", "\"f.json\" is neither"),
         ("{\"experiment\": \"x\", \"rows\": 7}", "\"rows\" is not a list"),
         ("{\"experiment\": \"x\", \"rows\": [{}]}", "\"rows\" is not a list of things with names"),
         ("{\"runs\": [{\"nam\": 1}]}", "\"runs\" is not a list"),

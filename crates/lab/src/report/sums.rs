@@ -23,13 +23,13 @@ pub struct Sum {
 /// It is no report of an experiment, or nothing was published for it.
 pub fn of(file: &str, document: &Document) -> Result<Sum, String> {
     let Document::Experiment(value) = document else {
-        return Err(format!("{file} is a report of a benchmark: give those of `tantalum run`"));
+        return Err(format!("\"{file}\" is a report of a benchmark: give those of `tantalum run`"));
     };
     let title = value["experiment"].as_str().unwrap_or_default().to_string();
     let deviations = match &value["deviations"] {
         serde_json::Value::Null => {
             return Err(format!(
-                "nothing was published for the experiment of {file}: leave it out"
+                "nothing was published for the experiment of \"{file}\": leave it out"
             ));
         }
         value => Deviations::deserialize(value)
