@@ -321,6 +321,24 @@ mod tests {
         assert!(helps > 15, "{helps}");
     }
 
+    /// What serves or mounts explains exit code 2 in the words of docs/exit-codes.md.
+    #[test]
+    #[cfg(feature = "live")]
+    fn what_serves_says_of_an_invalid_request_what_the_table_says() {
+        let (.., when) = out::CODES.iter().find(|code| code.0 == out::USAGE).expect("it is one");
+        let of_a_server = when.replace("no such drive, log or cache runs, ", "");
+        assert_ne!(&of_a_server, when);
+        let mut seen = Vec::new();
+        each_help(&mut command(), &mut |name, help| {
+            let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
+            if matches!(name, "serve" | "mount") && help.contains("Exit codes: ") {
+                assert!(help.contains(&format!("; 2, {of_a_server}; 130,")), "{name}: {help}");
+                seen.push(name.to_string());
+            }
+        });
+        assert_eq!(seen, ["serve", "mount"].repeat(3));
+    }
+
     /// A help may name a page, since the help of `tantalum` says where all of them are.
     #[test]
     fn pages_that_a_help_names_are_there() {

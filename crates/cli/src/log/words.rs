@@ -25,9 +25,10 @@ From another terminal:
 
 SIGINT and SIGTERM stop the server: requests under way are answered first. What is
 not destaged stays in the log; `tantalum log recover` brings it to the backing.
-Exit codes: 0, it ended in good order; 1, it did not, or it cannot be served; 2, the
-command line or the description is invalid, or a device or the backing is wrong or in
-use; 130, it was interrupted before it was ready.",
+Exit codes: 0, it ended in good order; 1, it did not, or it cannot be served; 2,
+nothing was done: an argument, a file or a design is invalid or not there, it is in
+use, or something listens at an address already; 130, it was interrupted before it was
+ready.",
     ),
     (
         "mount",
@@ -45,9 +46,10 @@ through a loop device with direct I/O, and makes one on a blank volume; it needs
 SIGINT and SIGTERM unmount it and end it in good order. If it is in use, the process
 names its users and waits; a second signal leaves the mount to its users. After
 `tantalum log restore` the file system is checked and mounted again.
-Exit codes: 0, it ended in good order; 1, it did not, or it cannot be mounted; 2, the
-command line or the description is invalid, or a device or the backing is wrong or in
-use; 130, it was interrupted before it was ready.",
+Exit codes: 0, it ended in good order; 1, it did not, or it cannot be mounted; 2,
+nothing was done: an argument, a file or a design is invalid or not there, it is in
+use, or something listens at an address already; 130, it was interrupted before it was
+ready.",
     ),
     (
         "status",
