@@ -32,7 +32,7 @@ pub const CODES: &[(u8, &str, &str)] = &[
         OK,
         "success",
         "the command did what it is for, and found nothing wrong; also Ctrl-C or SIGTERM at `serve` \
-         and `mount` once they are ready, which is how these end",
+         and `mount` once they are ready, and an unmount by another process, which is how these end",
     ),
     (
         FAILED,

@@ -9,7 +9,7 @@
 //!    drive is in use; a third kills it. A signal before the drive is ready is reported as an
 //!    interruption.
 //! 4. A request that gives up the cache of a box ends the process in the same order
-//!    (`power/detach.rs`).
+//!    (`power/detach.rs`), and so does who unmounts what it has mounted ([`Front::left`]).
 
 mod arguments;
 mod control;
@@ -95,6 +95,12 @@ pub trait Front: 'static {
     /// Begins to serve: the drive takes commands for the first time. Returns the text that is
     /// printed on standard output when the drive is ready.
     async fn start(&self) -> Result<String, String>;
+
+    /// Waits until it has ended from outside, and returns a line about that. Then the process ends as
+    /// at a signal.
+    async fn left(&self) -> String {
+        std::future::pending().await
+    }
 
     /// The drive is off, after its work on capacitors, and commands on old links fail. Fails the
     /// commands of clients, or disconnects them.
@@ -345,9 +351,14 @@ async fn live<B: LiveBox>(
     if let Some(said) = &served {
         out::bytes(said.as_bytes());
         schedule::begin(&plug, &arguments.schedule);
-        if let First::A(signal) = first(signals.next(), plug.until_to_detach()).await {
-            signal.map_err(no_signals)?;
-            signalled = true;
+        let asked = first(signals.next(), plug.until_to_detach());
+        match first(asked, plug.front().left()).await {
+            First::A(First::A(signal)) => {
+                signal.map_err(no_signals)?;
+                signalled = true;
+            }
+            First::A(First::B(())) => {}
+            First::B(left) => out::note(left),
         }
     }
     let ending = async {
@@ -360,7 +371,8 @@ async fn live<B: LiveBox>(
     let second = async {
         if !signalled {
             signals.next().await.map_err(no_signals)?;
-            out::note("it ends already, with its cache given up; a second signal ends it at once");
+            let how = if plug.is_to_detach() { ", with its cache given up" } else { "" };
+            out::note(format_args!("it ends already{how}; a second signal ends it at once"));
         }
         signals.next().await.map_err(no_signals)
     };

@@ -220,6 +220,49 @@ fn two_drives_are_not_mounted_on_one_directory() {
     }
 }
 
+/// Who unmounts a drive ends its process in good order. While the power is off that is not so: then
+/// it is mounted again when the power returns.
+#[test]
+fn a_drive_that_another_process_unmounts_ends() {
+    if !possible(&EXT4) {
+        return;
+    }
+    for more in [&[][..], &["--files"], &["--fs", "ext4"]] {
+        let place = Place::new(&format!("unmounted-{}", more.join("")));
+        let (image, dir) = (place.image("durassd"), place.path("m"));
+        let arguments = [&[&*image, &*dir], more].concat();
+        let mut mounted = Mounted::new(&dir, &arguments);
+        let name = if more.is_empty() { "drive" } else { "file" };
+        let mut how = OpenOptions::new();
+        let how = how.write(true).create(!more.is_empty());
+        let write = |at: u64| {
+            let file = how.open(mounted.path(name)).expect("a file");
+            file.write_all_at(&[9; 8192], at).expect("written");
+        };
+        write(0);
+        run(env!("CARGO_BIN_EXE_tantalum"), &["drive", "cut", &image]);
+        run("umount", &[&dir]);
+        run(env!("CARGO_BIN_EXE_tantalum"), &["drive", "restore", &image]);
+        write(8192);
+        run("umount", &[&dir]);
+        assert_eq!(mounted.wait(), Some(0), "{more:?}: {}", mounted.said());
+        let said = format!("{dir} was unmounted by another process: it ends");
+        assert_eq!(mounted.said().matches(&said).count(), 1, "{more:?}: {}", mounted.said());
+        place.assert_clean();
+        assert!(!Path::new(&dir).exists(), "{more:?}: the directory was not there before");
+        // It was no power cut.
+        let mounted = Mounted::new(&dir, &arguments);
+        assert!(!mounted.said().contains("killed"), "{more:?}: {}", mounted.said());
+        let mut back = [0; 8192];
+        let file = File::open(mounted.path(name)).expect("a file");
+        file.read_exact_at(&mut back, 8192).expect("read");
+        assert_eq!(back, [9; 8192], "{more:?}");
+        drop(file);
+        mounted.stop();
+        place.assert_clean();
+    }
+}
+
 /// If /dev/fuse exists but may not be opened, the error does not say that it is missing.
 #[test]
 fn who_may_not_open_the_fuse_device_is_told_so() {

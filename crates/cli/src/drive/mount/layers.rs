@@ -10,6 +10,7 @@ use rustix::fs::Mode;
 use rustix::io::Errno;
 use std::cell::{Cell, RefCell};
 use std::fmt;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use tantalum_device::{BlockDevice, LiveBox, PowerCycle, PowerState};
@@ -17,9 +18,13 @@ use tantalum_export::Volume;
 use tantalum_export::fuse::{self, Directory, FILE_NAME, OneFile, Rights, Served};
 use tantalum_export::nbd::OnCut;
 use tantalum_files::{Files, FilesError, FormatOptions, MountOptions};
+use tantalum_rt::Nanos;
 
 /// Where the mount points of files with a loop device on them are.
 const PRIVATE: &str = "/run/tantalum";
+
+/// Time between two looks at a table of mounts that changes.
+const PAUSE: Nanos = Nanos::from_millis(100);
 
 /// The host's end of the drive's link.
 type Device<B> = <Live<B> as PowerCycle>::Device;
@@ -72,6 +77,10 @@ pub struct Layers<B: LiveBox> {
     mounted: Cell<bool>,
     /// The mount that was unmounted last, while another process may still have a copy of it.
     leaving: RefCell<Option<Mounted>>,
+    /// What users see at the mount point, from the time when all layers are up until a cut.
+    shown: RefCell<Option<Mounted>>,
+    /// Another process has unmounted the file.
+    taken: Cell<bool>,
 }
 
 impl<B: LiveBox> Layers<B> {
@@ -107,6 +116,8 @@ impl<B: LiveBox> Layers<B> {
             disk: RefCell::default(),
             mounted: Cell::new(false),
             leaving: RefCell::default(),
+            shown: RefCell::default(),
+            taken: Cell::new(false),
         })
     }
 
@@ -124,6 +135,12 @@ impl<B: LiveBox> Layers<B> {
 
     /// Sets up the layers that are missing. `made`: makes a file system with this block size.
     pub async fn up(&self, made: Option<u32>) -> Result<(), String> {
+        self.set_up(made).await?;
+        *self.shown.borrow_mut() = topmost(&self.recipe.dir);
+        Ok(())
+    }
+
+    async fn set_up(&self, made: Option<u32>) -> Result<(), String> {
         if self.recipe.files {
             self.find_files().await?;
         }
@@ -255,6 +272,40 @@ impl<B: LiveBox> Layers<B> {
         ended.ok(&what).map(|_| disk.to_string())
     }
 
+    /// After a cut: from now on users may unmount what is left, until all layers are up again.
+    pub fn expect_nothing(&self) {
+        self.shown.take();
+    }
+
+    /// Waits until another process has unmounted what users see, while the drive has power. From
+    /// then on the layers below can only be taken down. Returns the mount point.
+    ///
+    /// # Errors
+    /// The system's: it does not tell of changes of the table of mounts.
+    pub async fn until_unmounted(&self) -> io::Result<&Path> {
+        let changes = table::Changes::new(&self.site.io)?;
+        let gone = loop {
+            let shown = self.shown.borrow().clone();
+            let is_on = self.site.drive.inner().power_state() == PowerState::On;
+            if let Some(shown) = shown.filter(|_| is_on)
+                && !table::mounts().contains(&shown)
+            {
+                break shown;
+            }
+            changes.next().await?;
+            // Many changes at once are looked at once.
+            self.site.io.sleep(PAUSE).await;
+        };
+        match self.recipe.fs {
+            Some(_) => self.mounted.set(false),
+            None => {
+                self.taken.set(true);
+                *self.leaving.borrow_mut() = Some(gone);
+            }
+        }
+        Ok(&self.recipe.dir)
+    }
+
     /// Takes down the layers in good order, from the top, as far as they are not in use.
     pub async fn down(&self) -> Result<(), Busy> {
         if self.mounted.get() {
@@ -264,7 +315,10 @@ impl<B: LiveBox> Layers<B> {
         self.detach_disk().await;
         let served = self.served.borrow().is_some();
         if served {
-            self.unmount(&self.file_dir).await?;
+            match self.taken.get() {
+                true => self.copies_are_gone(&self.file_dir)?,
+                false => self.unmount(&self.file_dir).await?,
+            }
             let served = self.served.borrow_mut().take();
             if let Some(served) = served {
                 served.end().await;
@@ -276,7 +330,7 @@ impl<B: LiveBox> Layers<B> {
 
     /// Unmounts for all processes: while another process has a copy of the mount, it is in use.
     async fn unmount(&self, at: &Path) -> Result<(), Busy> {
-        if let Some(mount) = table::mounts().into_iter().rev().find(|mount| mount.at == at) {
+        if let Some(mount) = topmost(at) {
             *self.leaving.borrow_mut() = Some(mount);
         }
         let name = at.to_string_lossy();
@@ -320,7 +374,9 @@ impl<B: LiveBox> Layers<B> {
         let served = self.served.borrow_mut().take();
         if let Some(served) = served {
             served.stop().await;
-            detach(&self.site, &self.file_dir).await;
+            if !self.taken.get() {
+                detach(&self.site, &self.file_dir).await;
+            }
         }
     }
 
@@ -470,7 +526,12 @@ fn make_dir(dir: &Path, mode: u32) -> Result<bool, String> {
 
 /// Whether something is mounted there.
 fn is_mounted(at: &Path) -> bool {
-    table::mounts().iter().any(|mount| mount.at == at)
+    topmost(at).is_some()
+}
+
+/// What is mounted there last, and so hides the other mounts.
+fn topmost(at: &Path) -> Option<Mounted> {
+    table::mounts().into_iter().rev().find(|mount| mount.at == at)
 }
 
 /// Whether the process that served the file system there has ended.

@@ -1,6 +1,10 @@
 //! Mounts, loop devices and their users, as the kernel reports them.
 
+use rustix::event::epoll;
+use rustix::fd::OwnedFd;
+use rustix::fs::{Mode, OFlags};
 use std::path::{Path, PathBuf};
+use tantalum_rt::wall::{Io, Watch};
 
 /// A line of the table of mounts.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,6 +30,37 @@ impl Mounted {
 /// All mounts, in the order in which they were made.
 pub fn mounts() -> Vec<Mounted> {
     parse(&read("/proc/self/mountinfo").unwrap_or_default())
+}
+
+/// Notice of changes of the table of mounts.
+pub struct Changes {
+    watch: Watch,
+    /// Notice ends when it is closed.
+    _table: OwnedFd,
+}
+
+impl Changes {
+    /// Of changes from now on.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn new(io: &Io) -> std::io::Result<Changes> {
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+        let table = rustix::fs::open("/proc/self/mountinfo", flags, Mode::empty())?;
+        // The table can be read at any time. The kernel tells of a change as urgent data, which the
+        // set of epoll makes readable.
+        let set = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        epoll::add(&set, &table, epoll::EventData::new_u64(0), epoll::EventFlags::PRI)?;
+        Ok(Changes { watch: io.watch(set)?, _table: table })
+    }
+
+    /// Waits for one. It may come too early.
+    ///
+    /// # Errors
+    /// The system's.
+    pub async fn next(&self) -> std::io::Result<()> {
+        self.watch.readable().await
+    }
 }
 
 /// Lines as in proc(5): number, parent, device, root, mount point, options, fields until "-", kind,
