@@ -43,8 +43,9 @@ Afterwards the slow device has everything: the blocks of the volume lie behind i
 first 1 MiB, or from its beginning on if it was created with --adopt. The flash device
 is refused as its cache ever after. (`tantalum cache create --force` makes a new one
 before the same slow device.)
-Exit codes: 0, the slow device has everything; 1, it has not, and nothing was given up;
-2, there is no such cache, or it is in use, or its devices do not belong together."
+Exit codes: 0, the slow device has everything; 1, it has not, and nothing was given up,
+or the process that serves the cache ended before it said so; 2, there is no such cache,
+or it is in use, or its devices do not belong together."
 )]
 pub struct DetachArguments {
     /// The description of the cache, or the control socket of the process that serves it
@@ -107,7 +108,18 @@ fn ask(mut client: Client, path: &Path) -> Result<(CacheDescription, u64), Faile
     let description = description.map_err(|why| (why, out::USAGE))?;
     let process = i32::try_from(status.pid).ok().and_then(Pid::from_raw);
     let process = process.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
-    let DetachReport { first_byte } = show(&mut client, path).map_err(refused)?;
+    let DetachReport { first_byte } = show(&mut client, path).map_err(|e| match e {
+        // Something may have been done. The next command finds out, and does the rest.
+        ClientError::Gone => (
+            format!(
+                "{}: the process that serves it has ended, or has closed this connection, before it \
+                 said that the slow device has everything: repeat the command",
+                path.display()
+            ),
+            out::FAILED,
+        ),
+        e => refused(e),
+    })?;
     if let Some(process) = process {
         // An error means that nothing is known of it.
         let _ = poll(&mut [PollFd::new(&process, PollFlags::IN)], None);

@@ -2,6 +2,8 @@
 
 use crate::common::live::{Nbd, Serving, tantalum};
 use crate::common::{ends, file, path};
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
@@ -595,6 +597,42 @@ fn models_are_served_and_keep_what_was_flushed_over_a_cut() {
     // Nothing would be left of the slow one.
     assert!(cache("detach", &[&at], 2).1.contains("models, which hold nothing"));
     assert_eq!(nbd.read(1).expect("read"), whole(7));
+    assert_eq!(serving.stop().0, Some(0));
+}
+
+/// A process that goes away before it is asked to detach the cache has done nothing; one that goes
+/// away amid that may have.
+#[test]
+fn a_detach_whose_process_goes_away_is_a_failure() {
+    let (at, ..) = made("cache-gone", &[]);
+    let serving = serve(&at, &crate::common::live::socket("cache-gone.sock"));
+    let beside = at.with_extension("toml.control");
+    for (command, code) in [("status", 2), ("detach", 1)] {
+        // Passes lines on to the process, up to this command.
+        let socket = crate::common::live::socket(&format!("gone-{command}.control"));
+        let listener = UnixListener::bind(&*socket).expect("a socket");
+        let (beside, command) = (beside.clone(), format!("\"{command}\""));
+        std::thread::spawn(move || {
+            for client in listener.incoming().map_while(Result::ok) {
+                let mut server = UnixStream::connect(&beside).expect("the server");
+                let mut lines = BufReader::new(client.try_clone().expect("a socket"));
+                let mut answers = BufReader::new(server.try_clone().expect("a socket"));
+                loop {
+                    let (mut line, mut answer) = (String::new(), String::new());
+                    lines.read_line(&mut line).expect("a line");
+                    if line.is_empty() || line.contains(&command) {
+                        break;
+                    }
+                    server.write_all(line.as_bytes()).expect("it is asked");
+                    answers.read_line(&mut answer).expect("it answers");
+                    (&client).write_all(answer.as_bytes()).expect("it is passed on");
+                }
+            }
+        });
+        let said = cache("detach", &[&socket], code).1;
+        assert!(said.contains("has ended, or has closed this connection"), "{said}");
+        assert_eq!(said.contains("repeat the command"), code == 1, "{said}");
+    }
     assert_eq!(serving.stop().0, Some(0));
 }
 
