@@ -97,6 +97,7 @@ impl Bar {
     }
 
     /// A line above the bar.
+    #[cfg(feature = "live")]
     pub fn note(&self, text: &str) {
         self.bar.suspend(|| out::note(text));
     }

@@ -45,7 +45,7 @@ through a loop device with direct I/O, and makes one on a blank volume; it needs
 
 SIGINT and SIGTERM unmount it and end it in good order. If it is in use, the process
 names its users and waits; a second signal leaves the mount to its users. `umount DIR`
-ends it in the same order, unless the power is off. After `tantalum cache restore` the
+does the same, unless the power is off. After `tantalum cache restore` the
 file system is checked and mounted again.
 Exit codes: 0, it ended in good order; 1, it did not, or it cannot be mounted; 2,
 nothing was done: an argument, a file or a design is invalid or not there, it is in

@@ -372,7 +372,7 @@ async fn live<B: LiveBox>(
         if !signalled {
             signals.next().await.map_err(no_signals)?;
             let how = if plug.is_to_detach() { ", with its cache given up" } else { "" };
-            out::note(format_args!("it ends already{how}; a second signal ends it at once"));
+            out::note(format_args!("it is ending already{how}; a second signal ends it at once"));
         }
         signals.next().await.map_err(no_signals)
     };

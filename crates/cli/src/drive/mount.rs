@@ -48,7 +48,7 @@ the database's page size.
 
 SIGINT and SIGTERM unmount the drive and end it in good order. If it is in use, the
 process names its users and waits; a second signal leaves the mount to its users.
-`umount DIR` ends it in the same order, unless the power is off.
+`umount DIR` does the same, unless the power is off.
 Killing the process is a power cut; the next process that mounts the image cleans up.
 After `tantalum drive restore` the file system is checked and mounted again.
 Exit codes: 0, it ended in good order; 1, it did not, or it cannot be mounted; 2,
@@ -243,7 +243,9 @@ impl<B: LiveBox> Front for MountFront<B> {
 
     async fn left(&self) -> String {
         match self.layers.until_unmounted().await {
-            Ok(at) => format!("{} was unmounted by another process: it ends", at.display()),
+            Ok(at) => {
+                format!("{} was unmounted by another process: this process ends", at.display())
+            }
             Err(e) => {
                 out::note(format_args!("unmounting from outside is not noticed: {e}"));
                 std::future::pending().await

@@ -2,6 +2,7 @@
 
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -21,7 +22,7 @@ pub fn output(program: &str, arguments: &[&str]) -> String {
 }
 
 /// Runs a program that must succeed.
-pub fn run(program: &str, arguments: &[&str]) {
+pub fn run(program: &str, arguments: &[impl AsRef<OsStr> + std::fmt::Debug]) {
     let path = format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default());
     let output = Command::new(program).args(arguments).env("PATH", path).output();
     let output = output.unwrap_or_else(|e| panic!("{program}: {e}"));

@@ -2,8 +2,10 @@
 //! `scripts/install-mount-tools`.
 
 use crate::mounting::{Mounted, Place, output, possible, run, tantalum};
+use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -240,13 +242,21 @@ fn a_drive_that_another_process_unmounts_ends() {
             file.write_all_at(&[9; 8192], at).expect("written");
         };
         write(0);
+        // Other mounts come and go, also with names in other encodings.
+        let odd = Path::new(&image).with_file_name(OsStr::from_bytes(b"\xe9"));
+        fs::create_dir(&odd).expect("a directory");
+        run("mount", &[OsStr::new("-t"), "tmpfs".as_ref(), "none".as_ref(), odd.as_ref()]);
+        std::thread::sleep(Duration::from_millis(500));
+        run("umount", &[&odd]);
+        std::thread::sleep(Duration::from_millis(500));
+        assert!(!mounted.said().contains("unmounted"), "{more:?}: {}", mounted.said());
         run(env!("CARGO_BIN_EXE_tantalum"), &["drive", "cut", &image]);
         run("umount", &[&dir]);
         run(env!("CARGO_BIN_EXE_tantalum"), &["drive", "restore", &image]);
         write(8192);
         run("umount", &[&dir]);
         assert_eq!(mounted.wait(), Some(0), "{more:?}: {}", mounted.said());
-        let said = format!("{dir} was unmounted by another process: it ends");
+        let said = format!("{dir} was unmounted by another process: this process ends");
         assert_eq!(mounted.said().matches(&said).count(), 1, "{more:?}: {}", mounted.said());
         place.assert_clean();
         assert!(!Path::new(&dir).exists(), "{more:?}: the directory was not there before");

@@ -140,7 +140,7 @@ fn a_cache_is_given_up_when_the_users_of_its_mount_are_done() {
     let status = String::from_utf8_lossy(&status.stdout).into_owned();
     assert!(status.contains("in use") && status.contains(&dir), "{status}");
     mounted.signal("INT");
-    mounted.wait_for("it ends already, with its cache given up", 1);
+    mounted.wait_for("it is ending already, with its cache given up", 1);
     drop(file);
     line.clear();
     said.read_to_string(&mut line).expect("text");

@@ -79,7 +79,7 @@ pub struct Layers<B: LiveBox> {
     leaving: RefCell<Option<Mounted>>,
     /// What users see at the mount point, from the time when all layers are up until a cut.
     shown: RefCell<Option<Mounted>>,
-    /// Another process has unmounted the file.
+    /// Another process has unmounted what users saw.
     taken: Cell<bool>,
 }
 
@@ -285,25 +285,38 @@ impl<B: LiveBox> Layers<B> {
     pub async fn until_unmounted(&self) -> io::Result<&Path> {
         let changes = table::Changes::new(&self.site.io)?;
         let gone = loop {
-            let shown = self.shown.borrow().clone();
-            let is_on = self.site.drive.inner().power_state() == PowerState::On;
-            if let Some(shown) = shown.filter(|_| is_on)
-                && !table::mounts().contains(&shown)
-            {
-                break shown;
+            // (Twice, since a table that changes may be read without one of its lines.)
+            if self.is_gone().is_some() {
+                self.site.io.sleep(PAUSE).await;
+                if let Some(gone) = self.is_gone() {
+                    break gone;
+                }
             }
             changes.next().await?;
             // Many changes at once are looked at once.
             self.site.io.sleep(PAUSE).await;
         };
+        self.taken.set(true);
         match self.recipe.fs {
             Some(_) => self.mounted.set(false),
-            None => {
-                self.taken.set(true);
-                *self.leaving.borrow_mut() = Some(gone);
-            }
+            None => *self.leaving.borrow_mut() = Some(gone),
         }
         Ok(&self.recipe.dir)
+    }
+
+    /// What users saw, if it is mounted nowhere any more though the drive has power. (Elsewhere it is
+    /// if it was moved.)
+    fn is_gone(&self) -> Option<Mounted> {
+        let shown = self.shown.borrow().clone()?;
+        let is_on = self.site.drive.inner().power_state() == PowerState::On;
+        let is_there =
+            || table::mounts().is_none_or(|all| all.iter().any(|m| m.is_copy_of(&shown)));
+        (is_on && !is_there()).then_some(shown)
+    }
+
+    /// Whether another process has unmounted the file.
+    fn file_is_taken(&self) -> bool {
+        self.taken.get() && self.recipe.fs.is_none() && !is_mounted(&self.file_dir)
     }
 
     /// Takes down the layers in good order, from the top, as far as they are not in use.
@@ -315,7 +328,7 @@ impl<B: LiveBox> Layers<B> {
         self.detach_disk().await;
         let served = self.served.borrow().is_some();
         if served {
-            match self.taken.get() {
+            match self.file_is_taken() {
                 true => self.copies_are_gone(&self.file_dir)?,
                 false => self.unmount(&self.file_dir).await?,
             }
@@ -374,7 +387,7 @@ impl<B: LiveBox> Layers<B> {
         let served = self.served.borrow_mut().take();
         if let Some(served) = served {
             served.stop().await;
-            if !self.taken.get() {
+            if !self.file_is_taken() {
                 detach(&self.site, &self.file_dir).await;
             }
         }
@@ -390,9 +403,17 @@ impl<B: LiveBox> Layers<B> {
 
     /// Takes down all layers, even if they are in use.
     pub async fn down_at_once(&self) {
-        if self.mounted.get() && self.site.drive.inner().power_state() == PowerState::On {
+        let dir = self.recipe.dir.to_string_lossy();
+        let of_it: Option<&[&str]> = match (self.mounted.get(), self.taken.get()) {
+            (true, _) => Some(&["-f", &dir]),
+            // A file system that was unmounted while files are open has no path.
+            (false, true) if self.recipe.fs.is_some() => Some(&[]),
+            (false, _) => None,
+        };
+        let is_on = self.site.drive.inner().power_state() == PowerState::On;
+        if let Some(of_it) = of_it.filter(|_| is_on) {
             // Users may lose data that is not written yet, because this process is about to end.
-            let _ = self.program("sync", &["-f", &self.recipe.dir.to_string_lossy()]).await;
+            let _ = self.program("sync", of_it).await;
         }
         self.leave_the_dead().await;
         self.hang_up().await;
@@ -419,7 +440,7 @@ struct Mount {
 
 impl Mount {
     fn all() -> Vec<Mount> {
-        let (mounts, loops) = (table::mounts(), table::loops());
+        let (mounts, loops) = (table::mounts().unwrap_or_default(), table::loops());
         let one = |fuse: &Mounted| {
             let disks = loops.iter().filter(|(_, file)| file.starts_with(&fuse.at));
             let disks: Vec<String> = disks.map(|(name, _)| name.clone()).collect();
@@ -524,14 +545,14 @@ fn make_dir(dir: &Path, mode: u32) -> Result<bool, String> {
     }
 }
 
-/// Whether something is mounted there.
+/// Whether something is mounted there, as far as that is known.
 fn is_mounted(at: &Path) -> bool {
-    topmost(at).is_some()
+    table::mounts().is_none_or(|all| all.iter().any(|mount| mount.at == at))
 }
 
 /// What is mounted there last, and so hides the other mounts.
 fn topmost(at: &Path) -> Option<Mounted> {
-    table::mounts().into_iter().rev().find(|mount| mount.at == at)
+    table::mounts()?.into_iter().rev().find(|mount| mount.at == at)
 }
 
 /// Whether the process that served the file system there has ended.

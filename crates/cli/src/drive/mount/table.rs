@@ -27,9 +27,10 @@ impl Mounted {
     }
 }
 
-/// All mounts, in the order in which they were made.
-pub fn mounts() -> Vec<Mounted> {
-    parse(&read("/proc/self/mountinfo").unwrap_or_default())
+/// All mounts, in the order in which they were made. `None`: the table cannot be read now, and nothing
+/// is known of any mount.
+pub fn mounts() -> Option<Vec<Mounted>> {
+    read("/proc/self/mountinfo").map(|text| parse(&text))
 }
 
 /// Notice of changes of the table of mounts.
@@ -210,7 +211,8 @@ fn openers(dir: &Path) -> Vec<User> {
 
 #[allow(clippy::disallowed_methods, reason = "the edge: what the kernel tells")]
 fn read(path: impl AsRef<Path>) -> Option<String> {
-    std::fs::read_to_string(path).ok()
+    // Names of mount points are bytes, of any encoding.
+    std::fs::read(path).ok().map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
 }
 
 #[allow(clippy::disallowed_methods, reason = "the edge: what the kernel tells")]
@@ -261,7 +263,7 @@ nonsense
 
     #[test]
     fn who_sees_a_mount_is_found() {
-        let own = mounts();
+        let own = mounts().expect("the table");
         let proc = own.iter().find(|mount| mount.at == Path::new("/proc")).expect("/proc");
         assert!(!copies(|mount| mount == proc).is_empty());
         assert!(copies(|mount| mount.source == "what is nowhere").is_empty());
