@@ -249,7 +249,7 @@ mod tests {
         let seen: Vec<_> = cells(&shown).into_iter().filter(|row| !row[1].is_empty()).collect();
         let expected: [[&str; 6]; 4] = [
             ["of", "published", "ours", "", "spread", ""],
-            [&of, "0-0.03", "+0.036", "", "", "differs"],
+            [&of, "0 to 0.03", "+0.036", "", "", "differs"],
             [&of, "1.2 x", "1.10 x", "-8 %", "1.00-1.10", "agrees"],
             [&of, "> 0.8", "-", "", "", ""],
         ];

@@ -196,6 +196,10 @@ fn one_line(message: &str) -> String {
         let Some(name) = names.next() else { continue };
         return unknown(told, name, names);
     }
+    // A value of a kind that no name of a choice has.
+    if message == "wanted string or table" {
+        return "invalid type, expected a text".to_string();
+    }
     match message.rsplit_once(", expected ") {
         Some((found, kind)) => format!("{}, expected {}", given(found), plain(kind)),
         None => message,
@@ -227,7 +231,6 @@ fn plain(kind: &str) -> &str {
         "i64" | "i32" => "a whole number",
         "f64" | "f32" => "a number",
         "a string" => "a text",
-        "string or table" => "a text",
         "a boolean" => "true or false",
         "a sequence" => "a list",
         "a map" => "a table",

@@ -183,5 +183,5 @@ fn other_files_are_refused_with_their_names() {
     let apart = [report(&[row("one", 1.0, 0)]), report(&[row("two", 1.0, 0)])];
     let nothing = compare(["a", "b"], &apart).unwrap_err();
     let nothing = nothing.to_string();
-    assert!(nothing.contains("a and b have no row of the same name: compare reports"), "{nothing}");
+    assert!(nothing.contains("\"a\" and \"b\" have no row of the same name: compare"), "{nothing}");
 }

@@ -114,13 +114,13 @@ pub struct Ratio {
     /// *Source*: own choice.
     #[serde(default)]
     pub published: Option<Claim>,
-    /// It was published as more than this.
+    /// It was published as more than this (with `minus` any number). Instead of `published`.
     ///
     /// *Source*: own choice.
     #[serde(default)]
     pub more_than: Option<f64>,
     /// Nothing was published: the experiment aims at more than this, or at `[from, to]`. It is no
-    /// deviation.
+    /// deviation. Instead of `published` and `more_than`.
     ///
     /// *Source*: own choice.
     #[serde(default)]
@@ -152,6 +152,12 @@ impl Ratio {
         if self.to_measure.is_some() && self.other().is_none() {
             let what = "to_measure is of another row: name it with `to` or `minus`";
             return Err(Fault::at(&["to_measure"], what));
+        }
+        let said = [self.published.is_some(), self.more_than.is_some(), self.aim.is_some()];
+        if said.into_iter().filter(|is_there| *is_there).count() > 1 {
+            let what = "only one of published, more_than and aim can be there";
+            let key = if self.aim.is_some() { "aim" } else { "more_than" };
+            return Err(Fault::at(&[key], what));
         }
         distance("within", self.within)?;
         let is_difference = self.minus.is_some();
@@ -277,7 +283,7 @@ fn repetitions<'a>(rows: &'a [RowReport], name: &str) -> Vec<&'a RowReport> {
 pub struct RatioReport {
     /// What the file asks for.
     pub asked: Ratio,
-    /// Ours, of each repetition, rising; empty if a row failed.
+    /// Ours, of each repetition, rising; empty if a row failed or has no such measure.
     pub ours: Vec<f64>,
 }
 
@@ -301,6 +307,8 @@ impl RatioReport {
     /// ends of a range. `None` if nothing was.
     pub fn claim(&self, times: &str, dash: &str) -> Option<String> {
         let times = if self.asked.to.is_some() { times } else { "" };
+        // (Differences may be below 0.)
+        let dash = if self.asked.minus.is_some() { " to " } else { dash };
         Some(match (self.asked.published, self.asked.more_than, self.asked.aim) {
             (Some(Claim::About(n)), ..) => format!("{n}{times}"),
             (Some(Claim::Between([low, high])), ..) => format!("{low}{dash}{high}{times}"),
@@ -529,6 +537,8 @@ mod tests {
             ("minus = \"b/volatile\", published = [2, 1]", "two numbers, the lower one first"),
             ("minus = \"b/volatile\", aim = [0, nan]", "two numbers, the lower one first"),
             ("published = -1", "published = -1: must be above 0"),
+            ("published = 1, aim = 2", "only one of published, more_than and aim can be there"),
+            ("published = 1, more_than = 2", "only one of published, more_than and aim"),
         ] {
             let keys = format!("of = \"b/durassd\", {keys}");
             let text = FILE.replacen("of = \"b/durassd\", to = \"b/volatile\"", &keys, 1);

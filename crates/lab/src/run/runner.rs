@@ -109,7 +109,7 @@ fn databases(rows: &[Row]) -> Result<(), String> {
     let asked = same().map(|(_, job, _)| job.database_mib).max().unwrap_or(job.database_mib);
     let key = format!("engine.{}: database_mib = {asked}", first.workload);
     Err(match same().map(|(_, _, largest)| *largest).min().flatten() {
-        Some(most) => format!("{key} is too large for the drive of {of}: at most {most} fit"),
+        Some(most) => format!("{key} is too large for the drive of {of}: at most {most} MiB fit"),
         None => format!(
             "{key} is too large for the drive of {of}, and so is any other: lower log_mib or take a \
              larger drive"

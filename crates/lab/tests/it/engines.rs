@@ -203,7 +203,7 @@ fn a_database_that_is_too_large_is_told_once() {
     let most = told.split(" at most ").nth(1).and_then(|rest| rest.split(' ').next());
     let most: u64 = most.and_then(|number| number.parse().ok()).expect(&told);
     assert_eq!(check(most), Ok(()));
-    assert!(check(most + 1).unwrap_err().ends_with(&format!("at most {most} fit")));
+    assert!(check(most + 1).unwrap_err().ends_with(&format!("at most {most} MiB fit")));
 }
 
 #[test]

@@ -108,7 +108,7 @@ fn of_experiments() -> Vec<Section> {
     let job = "[job.w]\ncommands = 100\npasses = 1.0\nseconds = 1.0\nreads = 0.5\n[job.w.fsync]\n\
                [job.w.elevator]\ndepth = 32\n[job.w.buffered]\n[published]\nsource = \"s\"\n\
                mean_within = 10.0\neach_within = 10.0\n[[ratio]]\nwhat = \"r\"\n\
-               of = \"w/durassd\"\nto = \"w/durassd\"\nmore_than = 1.0\naim = 1.0\nwithin = 10.0\n";
+               of = \"w/durassd\"\nto = \"w/durassd\"\nmore_than = 1.0\nwithin = 10.0\n";
     let engine = "[engine.w]\nupdate_percent = 50.0\n";
     let log = "[engine.w]\nlog = \"l\"\n[log.l]\ndevices = [\"durassd\", \"durassd\"]\n\
                block_bytes = 4096\n\
