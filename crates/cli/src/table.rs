@@ -110,7 +110,9 @@ fn left_out(titles: &[String], width: usize) -> String {
         None => title.clone(),
     };
     let titles = titles.iter().map(in_a_line).collect::<Vec<_>>().join("; ");
-    let said = format!("not shown: {titles} (a wider terminal shows them, --json has them)");
+    let said = format!(
+        "not shown: {titles} (a wider terminal or COLUMNS=200 shows them, --json has them)"
+    );
     let (mut text, mut used) = (String::new(), usize::MAX);
     for word in said.split(' ') {
         let long = word.chars().count();

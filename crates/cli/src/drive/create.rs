@@ -1,6 +1,6 @@
 //! `tantalum drive create`.
 
-use super::{serial, size};
+use super::{inspect, serial, size};
 use crate::designs::listed;
 use crate::random::random;
 use crate::run::{Setting, setting};
@@ -117,10 +117,14 @@ pub fn create(arguments: &CreateArguments) -> u8 {
             out::USAGE,
         ),
         // Where no file can be is a wrong request; a disk that is full is not.
-        Err(DriveImageError::Image(ref e @ ImageError::Io { ref source, .. }))
-            if !matches!(source.kind(), ErrorKind::NotFound | ErrorKind::PermissionDenied) =>
-        {
-            out::error(format_args!("{name}: {e}"), out::FAILED)
+        Err(DriveImageError::Image(ImageError::Io { ref source, .. })) => {
+            let is_wrong =
+                matches!(source.kind(), ErrorKind::NotFound | ErrorKind::PermissionDenied);
+            let code = if is_wrong { out::USAGE } else { out::FAILED };
+            out::error(out::cannot("make", &arguments.image, source), code)
+        }
+        Err(DriveImageError::Image(ref e)) => {
+            out::error(format_args!("{name}: {}", inspect::in_words(e)), out::USAGE)
         }
         Err(e) => out::error(format_args!("{name}: {e}"), out::USAGE),
     }

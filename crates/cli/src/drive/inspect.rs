@@ -128,6 +128,11 @@ pub fn in_words(error: &ImageError) -> String {
             "{error}; `tantalum drive create FILE --design durassd` makes one in a new file, and --file \
              of `tantalum drive serve` takes any file as it is"
         ),
+        ImageError::InUse => {
+            format!(
+                "{error}: `tantalum drive status` asks that one, and Ctrl-C ends it in good order"
+            )
+        }
         e => e.to_string(),
     }
 }
