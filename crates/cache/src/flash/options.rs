@@ -94,7 +94,8 @@ pub struct OpenOptions {
     pub retry: Nanos,
     /// While the slow store refuses a page, dirty pages wait for so long and are then refused.
     pub patience: Nanos,
-    /// Writes to the slow store side by side, at most.
+    /// Writes to the slow store side by side, at most. Pages that go past the cache
+    /// ([`OpenOptions::admit`]) are not counted: there are as many of them as callers evict at a time.
     pub depth: usize,
     /// Bytes of the frames that are read from flash and on their way to the slow store, at most; but
     /// those of one batch at least. They are not more than 4,096 frames. A disk sorts what it has: it
