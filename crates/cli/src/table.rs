@@ -570,7 +570,7 @@ mod tests {
         table.set_content_arrangement(ContentArrangement::Disabled);
         table.set_header(["row", "flash KB/\ncommit", "over-\nprov."]).add_row(["a", "1", "2"]);
         let text = shown_within(table, &[0, 2, 1], Some(17), |_| None, false);
-        assert!(text.ends_with("shows them,\n--json has them)"), "{text}");
+        assert!(text.ends_with("COLUMNS=200 shows\nthem, --json has\nthem)"), "{text}");
         assert_eq!(said(&text), "flash KB/commit", "{text}");
     }
 

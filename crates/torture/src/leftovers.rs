@@ -17,7 +17,9 @@ struct Mount {
 }
 
 fn mounts() -> Vec<Mount> {
-    let text = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    // (Names of mount points are bytes, of any encoding.)
+    let text = fs::read("/proc/self/mountinfo").unwrap_or_default();
+    let text = String::from_utf8_lossy(&text);
     text.lines().filter_map(mount).collect()
 }
 

@@ -29,6 +29,11 @@ pub fn run(program: &str, arguments: &[impl AsRef<OsStr> + std::fmt::Debug]) {
     assert!(output.status.success(), "{program} {arguments:?}: {output:?}");
 }
 
+/// The table of mounts. (A test mounts something whose name is no UTF-8.)
+pub fn mounts() -> String {
+    String::from_utf8_lossy(&fs::read("/proc/self/mountinfo").expect("mounts")).into_owned()
+}
+
 pub fn tantalum(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tantalum"));
     command.args(arguments).stdin(Stdio::null());
@@ -66,7 +71,7 @@ impl Place {
     /// Checks that no mounts are left below it.
     pub fn assert_clean(&self) {
         let dir = self.dir.to_str().expect("text");
-        let mounts = fs::read_to_string("/proc/self/mountinfo").expect("mounts");
+        let mounts = mounts();
         let left: Vec<&str> = mounts.lines().filter(|line| line.contains(dir)).collect();
         assert!(left.is_empty(), "{left:?}");
     }
@@ -75,8 +80,7 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         // Also after a failed test; but nothing is removed through a mount that it has left.
-        let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-        if !mounts.contains(self.dir.to_string_lossy().as_ref()) {
+        if !mounts().contains(self.dir.to_string_lossy().as_ref()) {
             let _ = fs::remove_dir_all(&self.dir);
         }
     }
