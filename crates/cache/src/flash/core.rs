@@ -295,7 +295,7 @@ impl<F: BlockDevice, S: SlowStore> Core<F, S> {
     }
 
     /// The same; the patience does not begin before this time.
-    async fn patiently_since(
+    pub async fn patiently_since(
         &self,
         earliest: Nanos,
         queue: &WaitQueue,

@@ -178,14 +178,17 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> Core<F, S> {
     }
 
     /// The same in a task, so that no write to the slow store is given up with the caller. While the
-    /// store refuses a page, with so much patience; the task gives up then, too, between two writes.
+    /// store refuses a page, with so much patience from now on: what was refused in an earlier call is
+    /// tried again. The task gives up then, too, between two writes.
     pub async fn clean_patiently(self: &Rc<Self>) -> Result<(), CacheError> {
-        self.patiently(&self.durable, || self.state.borrow().refused.is_none()).await?;
+        let now = self.rt.now();
+        let is_taken = || self.state.borrow().refused.is_none();
+        self.patiently_since(now, &self.durable, is_taken).await?;
         let (core, given_up) = (self.clone(), Rc::new(Cell::new(false)));
         let gives_up = given_up.clone();
         let cleaning = async move { core.clean_all(&|| gives_up.get()).await };
         let task = self.domain.spawn("cache: clean", cleaning);
-        match first(task, self.patiently(&self.durable, || false)).await {
+        match first(task, self.patiently_since(now, &self.durable, || false)).await {
             First::A(Ok(ended)) => ended,
             First::A(Err(_)) => Err(CacheError::Stopped("it was closed".to_string())),
             First::B(ended) => {

@@ -557,6 +557,27 @@ fn what_waits_for_a_store_that_refuses_pages_ends_and_what_needs_it_not_goes_on(
     });
 }
 
+/// Once the next call failed at once, until what the call before had given up was tried again.
+#[test]
+fn cleaning_has_patience_of_its_own_each_time() {
+    run(async |rt| {
+        let (faults, cache) = faulty(&rt).await;
+        faults.fail_often(CommandKind::Write, 1, 1);
+        cache.evict(1, &content(1, 5, PAGE), true, 5).await.unwrap();
+        for _ in 0..2 {
+            let began = rt.now();
+            let ended = cache.clean().await;
+            assert!(matches!(ended, Err(CacheError::Full { page: 1, .. })), "{ended:?}");
+            let waited = rt.now().saturating_sub(began);
+            assert!(waited >= Nanos::from_secs(2), "{waited}");
+        }
+        faults.clear();
+        faults.reopen();
+        cache.clean().await.unwrap();
+        assert_eq!((cache.refused(), cache.stats().dirty), (None, 0));
+    });
+}
+
 #[test]
 fn a_flash_device_that_fails_a_write_stops_the_cache() {
     run(async |rt| {
