@@ -125,6 +125,11 @@ impl DeviceStats {
         let kinds = [CommandKind::Write, CommandKind::Fua, CommandKind::Group];
         kinds.iter().map(|k| self.of(*k).bytes).sum()
     }
+
+    /// These and the bytes that were read.
+    pub fn bytes_moved(&self) -> u64 {
+        self.bytes_written() + self.of(CommandKind::Read).bytes
+    }
 }
 
 /// A device, or a box, whose commands are counted. A clone shares the counts.

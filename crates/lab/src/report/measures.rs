@@ -275,6 +275,11 @@ pub(crate) const OF_ROWS: &[OfRow] = &[
         less("time with a command of the cache's drive, share", Unit::Ratio),
         "/measures/cache_utilisation",
     ),
+    named(
+        "cache-mib-s",
+        more("MiB/s read from and written to the cache's drive", Unit::Number),
+        "/measures/cache_mib_s",
+    ),
     named("restart", less("restart, s", Unit::Number), "/measures/restart_s"),
     named(
         "restart-metadata",

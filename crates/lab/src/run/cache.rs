@@ -40,6 +40,8 @@ pub(crate) fn measures(f: &mut RowFindings, counts: &CacheCounts, transactions: 
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct DriveWork {
     host_bytes: u64,
+    /// Bytes read and written.
+    moved_bytes: u64,
     /// Bytes programmed, if it has flash.
     flash_bytes: Option<u64>,
     busy: Nanos,
@@ -50,6 +52,7 @@ impl DriveWork {
     pub fn between(from: &Traffic, to: &Traffic) -> DriveWork {
         DriveWork {
             host_bytes: to.host_bytes - from.host_bytes,
+            moved_bytes: to.moved_bytes - from.moved_bytes,
             flash_bytes: to.flash_bytes.zip(from.flash_bytes).map(|(to, from)| to - from),
             busy: to.busy.saturating_sub(from.busy),
         }
@@ -60,6 +63,7 @@ impl DriveWork {
     pub fn and(&self, other: &DriveWork) -> DriveWork {
         DriveWork {
             host_bytes: self.host_bytes + other.host_bytes,
+            moved_bytes: self.moved_bytes + other.moved_bytes,
             flash_bytes: self.flash_bytes.map(|bytes| bytes + other.flash_bytes.unwrap_or(0)),
             busy: self.busy.saturating_add(other.busy),
         }
@@ -74,7 +78,9 @@ impl DriveWork {
             f.measures.insert("cache_write_amplification", amplification);
         }
         if f.load_ns > 0 {
+            let seconds = f.load_ns as f64 / 1e9;
             f.measures.insert("cache_utilisation", self.busy.0 as f64 / f.load_ns as f64);
+            f.measures.insert("cache_mib_s", self.moved_bytes as f64 / 1048576.0 / seconds);
         }
     }
 }

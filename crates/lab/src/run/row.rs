@@ -45,6 +45,8 @@ pub struct Traffic {
     pub flash_bytes: Option<u64>,
     /// How long at least one command was under way, where that is measured.
     pub busy: Nanos,
+    /// Bytes of the commands that read and wrote, where that is measured.
+    pub moved_bytes: u64,
     /// What its SSDs count beside that.
     pub counts: Counts,
 }

@@ -322,7 +322,8 @@ fn try_row(
 
 impl<S: RowBox> RowBox for Stats<S> {
     fn traffic(&self) -> Traffic {
-        Traffic { busy: self.busy(), ..self.inner().traffic() }
+        let moved_bytes = self.snapshot().bytes_moved();
+        Traffic { busy: self.busy(), moved_bytes, ..self.inner().traffic() }
     }
 
     fn drives(&self) -> &[Drive] {
@@ -333,8 +334,9 @@ impl<S: RowBox> RowBox for Stats<S> {
 /// For tests and for a look at what a device without flash would do.
 impl RowBox for Stats<RamDevice> {
     fn traffic(&self) -> Traffic {
-        let host_bytes = self.snapshot().bytes_written();
-        Traffic { host_bytes, busy: self.busy(), ..Traffic::default() }
+        let (all, busy) = (self.snapshot(), self.busy());
+        let (host_bytes, moved_bytes) = (all.bytes_written(), all.bytes_moved());
+        Traffic { host_bytes, busy, moved_bytes, ..Traffic::default() }
     }
 }
 

@@ -87,6 +87,10 @@ fn a_trace_is_played_behind_a_flash_cache_and_nothing_promised_is_lost() {
             let hits = f.measures["cache_hit_rate"];
             assert!((0.0..=1.0).contains(&hits), "{hits}");
             assert!(f.measures["cache_sequential"] > 0.5, "{f:#?}");
+            // (Blocks of what was written, and of the reads that hit.)
+            let moved = f.measures["cache_mib_s"] * f.load_ns as f64 / 1e9 * 1048576.0;
+            let moved = moved.round() as u64;
+            assert!(moved > 0 && moved.is_multiple_of(4096), "{moved}");
         }
         let again = behind_a_cache(table).expect("it runs");
         assert_eq!(again.to_json(), report.to_json());
