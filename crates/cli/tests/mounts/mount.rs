@@ -222,6 +222,25 @@ fn two_drives_are_not_mounted_on_one_directory() {
     }
 }
 
+/// What another process mounts in the place of a drive that it has unmounted is left alone.
+#[test]
+fn what_is_mounted_in_the_place_of_a_drive_stays() {
+    if !possible(&[Need::Mounts]) {
+        return;
+    }
+    let place = Place::new("in-its-place");
+    let dir = place.path("m");
+    fs::create_dir(&dir).expect("a directory");
+    let mut mounted = Mounted::new(&dir, &["--ram", "16MiB", &dir]);
+    // (The process looks again a moment after it has seen a change.)
+    run("sh", &["-c", r#"umount "$0" && mount -t tmpfs another "$0""#, &dir]);
+    assert_eq!(mounted.wait(), Some(0), "{}", mounted.said());
+    assert!(mounted.said().contains("was unmounted by another process"), "{}", mounted.said());
+    // (This fails if nothing is mounted there.)
+    run("umount", &[&dir]);
+    place.assert_clean();
+}
+
 /// Who unmounts a drive ends its process in good order. While the power is off that is not so: then
 /// it is mounted again when the power returns.
 #[test]

@@ -81,6 +81,28 @@ fn clean_pages_enter_when_a_program_tells_that_they_left_its_memory() {
     place.assert_clean();
 }
 
+/// A cache volume of 64 MiB with ext4.
+struct Cached {
+    mounted: Mounted,
+    /// The mount point.
+    dir: String,
+    /// The description of the cache.
+    at: String,
+    /// Its slow device.
+    slow: String,
+}
+
+fn mounted_cache(place: &Place) -> Cached {
+    let [dir, at, flash, slow] = ["m", "c.toml", "flash", "slow"].map(|name| place.path(name));
+    let sizes = ["--flash-size", "16MiB", "--slow-size", "64MiB"];
+    let words = ["cache", "create", &at, "--flash", &flash, "--slow", &slow];
+    let made = tantalum(&[&words[..], &sizes].concat()).output().expect("it starts");
+    assert!(made.status.success(), "{made:?}");
+    let mounted = Mounted::by(&["cache", "mount"], &dir, &[&at, &dir, "--fs", "ext4"]);
+    let mounted = mounted.unwrap_or_else(|(code, said)| panic!("{code:?}: {said}"));
+    Cached { mounted, dir, at, slow }
+}
+
 /// A mounted cache volume is unmounted before its cache is given up: the file system on the slow
 /// device alone has what was written last.
 #[test]
@@ -90,14 +112,8 @@ fn a_mounted_cache_is_unmounted_and_given_up() {
         return;
     }
     let place = Place::new("given-up");
-    let [dir, alone, at, flash, slow] =
-        ["m", "alone", "c.toml", "flash", "slow"].map(|name| place.path(name));
-    let sizes = ["--flash-size", "16MiB", "--slow-size", "64MiB"];
-    let words = ["cache", "create", &at, "--flash", &flash, "--slow", &slow];
-    let made = tantalum(&[&words[..], &sizes].concat()).output().expect("it starts");
-    assert!(made.status.success(), "{made:?}");
-    let mounted = Mounted::by(&["cache", "mount"], &dir, &[&at, &dir, "--fs", "ext4"]);
-    let mut mounted = mounted.unwrap_or_else(|(code, said)| panic!("{code:?}: {said}"));
+    let Cached { mut mounted, at, slow, .. } = mounted_cache(&place);
+    let alone = place.path("alone");
     // In the memory of the kernel until it is unmounted.
     fs::write(mounted.path("last"), [7; 10_000]).expect("written");
     let ended = tantalum(&["cache", "detach", &at]).output().expect("it starts");
@@ -120,13 +136,7 @@ fn a_cache_is_given_up_when_the_users_of_its_mount_are_done() {
         return;
     }
     let place = Place::new("given-up-later");
-    let [dir, at, flash, slow] = ["m", "c.toml", "flash", "slow"].map(|name| place.path(name));
-    let sizes = ["--flash-size", "16MiB", "--slow-size", "64MiB"];
-    let words = ["cache", "create", &at, "--flash", &flash, "--slow", &slow];
-    let made = tantalum(&[&words[..], &sizes].concat()).output().expect("it starts");
-    assert!(made.status.success(), "{made:?}");
-    let mounted = Mounted::by(&["cache", "mount"], &dir, &[&at, &dir, "--fs", "ext4"]);
-    let mut mounted = mounted.unwrap_or_else(|(code, said)| panic!("{code:?}: {said}"));
+    let Cached { mut mounted, dir, at, .. } = mounted_cache(&place);
     let file = fs::File::create(mounted.path("open")).expect("a file");
     let mut detach = tantalum(&["cache", "detach", &at]);
     let mut detach =

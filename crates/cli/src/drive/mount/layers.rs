@@ -79,8 +79,8 @@ pub struct Layers<B: LiveBox> {
     leaving: RefCell<Option<Mounted>>,
     /// What users see at the mount point, from the time when all layers are up until a cut.
     shown: RefCell<Option<Mounted>>,
-    /// Another process has unmounted what users saw.
-    taken: Cell<bool>,
+    /// What users saw, once another process has unmounted it.
+    taken: RefCell<Option<Mounted>>,
 }
 
 impl<B: LiveBox> Layers<B> {
@@ -117,7 +117,7 @@ impl<B: LiveBox> Layers<B> {
             mounted: Cell::new(false),
             leaving: RefCell::default(),
             shown: RefCell::default(),
-            taken: Cell::new(false),
+            taken: RefCell::default(),
         })
     }
 
@@ -296,11 +296,11 @@ impl<B: LiveBox> Layers<B> {
             // Many changes at once are looked at once.
             self.site.io.sleep(PAUSE).await;
         };
-        self.taken.set(true);
         match self.recipe.fs {
             Some(_) => self.mounted.set(false),
-            None => *self.leaving.borrow_mut() = Some(gone),
+            None => *self.leaving.borrow_mut() = Some(gone.clone()),
         }
+        *self.taken.borrow_mut() = Some(gone);
         Ok(&self.recipe.dir)
     }
 
@@ -314,9 +314,12 @@ impl<B: LiveBox> Layers<B> {
         (is_on && !is_there()).then_some(shown)
     }
 
-    /// Whether another process has unmounted the file.
+    /// Whether another process has unmounted the file. What is mounted there now, if anything, is not
+    /// this process's.
     fn file_is_taken(&self) -> bool {
-        self.taken.get() && self.recipe.fs.is_none() && !is_mounted(&self.file_dir)
+        let taken = self.taken.borrow();
+        let gone = taken.as_ref().filter(|_| self.recipe.fs.is_none());
+        gone.is_some_and(|gone| !topmost(&self.file_dir).is_some_and(|m| m.is_copy_of(gone)))
     }
 
     /// Takes down the layers in good order, from the top, as far as they are not in use.
@@ -404,7 +407,7 @@ impl<B: LiveBox> Layers<B> {
     /// Takes down all layers, even if they are in use.
     pub async fn down_at_once(&self) {
         let dir = self.recipe.dir.to_string_lossy();
-        let of_it: Option<&[&str]> = match (self.mounted.get(), self.taken.get()) {
+        let of_it: Option<&[&str]> = match (self.mounted.get(), self.taken.borrow().is_some()) {
             (true, _) => Some(&["-f", &dir]),
             // A file system that was unmounted while files are open has no path.
             (false, true) if self.recipe.fs.is_some() => Some(&[]),
