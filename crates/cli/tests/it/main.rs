@@ -11,6 +11,8 @@ mod access;
 mod boxes;
 #[cfg(feature = "live")]
 mod cache;
+#[cfg(feature = "live")]
+mod cache_served;
 #[cfg(feature = "full")]
 mod command;
 mod crash;
