@@ -43,8 +43,8 @@ pub const CODES: &[(u8, &str, &str)] = &[
     (
         USAGE,
         "invalid request",
-        "nothing was done: an argument, a file or a design is invalid or not there, no such drive, \
-         log or cache runs, it is in use, or something listens at an address already",
+        "nothing was done: an argument, a file or a design is invalid, not there or in use, no such \
+         drive, log or cache runs, or something listens at an address already",
     ),
     (
         UNKNOWN,

@@ -40,7 +40,7 @@ impl Held {
             None => buffered + unstored,
         };
         let held = format!(
-            "{} buffered, {} in memory alone",
+            "{} buffered, {} not on flash yet",
             counted(buffered, "page", "pages"),
             counted(unstored, "map entry", "map entries")
         );
@@ -64,7 +64,10 @@ impl Held {
         let energy = loss.filter(|_| self.was == PowerState::On).map(|loss| {
             let (there, needed) = (joules_in_words(loss.budget_j), joules_in_words(self.joules));
             let drawn = joules_in_words(loss.spent_j);
-            Line::new("energy", format!("{there} there, {needed} needed at most, {drawn} drawn"))
+            Line::new(
+                "energy",
+                format!("{there} available, {needed} needed at most, {drawn} drawn"),
+            )
         });
         CutOutcome {
             lost_blocks,
@@ -89,7 +92,7 @@ impl Held {
                 "unstored_entries",
                 Unit::Count,
                 unstored,
-                "entries of the map, or of the journal of units, that were in memory alone",
+                "entries of the map, or of the journal of units, that were not on flash yet",
             ),
         ];
         let Some(loss) = loss else {
@@ -307,7 +310,7 @@ struct Look<'a> {
     drive: &'a Drive,
     stats: DriveStats,
     losses: PowerLosses,
-    /// Pages in the write buffer, and map entries in memory alone.
+    /// Pages in the write buffer, and map entries that are not on flash yet.
     backlog: (u32, u32),
     /// With power, as the wear.
     census: Option<Census>,
@@ -380,7 +383,7 @@ fn counters(look: &Look<'_>) -> Vec<Field> {
     ]
 }
 
-/// Pages of the write buffer, and map entries that may be in memory alone.
+/// Pages of the write buffer, and map entries that may be missing on flash.
 fn rooms(drive: &Drive) -> (u64, u64) {
     let design = drive.design();
     let entries = match design.keeps_units() {
@@ -396,9 +399,9 @@ fn memory(look: &Look<'_>) -> Vec<Field> {
     vec![
         count("buffer.pages", pages, "Pages that the write buffer can hold").gauge("buffer_pages"),
         count("buffer.used", used.into(), "Pages in the write buffer").gauge("buffer_used_pages"),
-        count("map.entries", entries, "Map entries that may be in memory alone")
+        count("map.entries", entries, "Map entries that may be missing on flash")
             .gauge("map_entries_limit"),
-        count("map.unstored", unstored.into(), "Map entries in memory alone")
+        count("map.unstored", unstored.into(), "Map entries that are not on flash yet")
             .gauge("map_unstored_entries"),
         Field::new(
             "map.mapped_pages",
@@ -513,7 +516,7 @@ fn lines(look: &Look<'_>) -> Vec<Line> {
     let map = match look.mapped_pages() {
         Some(mapped) => {
             let mapped = counted(mapped.into(), "page", "pages");
-            format!("{mapped} mapped; {unstored} of {entries} entries in memory alone")
+            format!("{mapped} mapped; {unstored} of {entries} entries not on flash yet")
         }
         None => "unknown without power".to_string(),
     };
@@ -557,7 +560,7 @@ fn lines(look: &Look<'_>) -> Vec<Line> {
     }
     if let Some((there, needed, _)) = look.joules {
         let (there, needed) = (joules_in_words(there), joules_in_words(needed));
-        lines.push(Line::new("energy", format!("{there} there, {needed} needed now at most")));
+        lines.push(Line::new("energy", format!("{there} available, {needed} needed now at most")));
     }
     let incomplete = look.losses.incomplete;
     lines.push(Line::new("dumps", format!("not complete: {incomplete}")));
@@ -573,13 +576,16 @@ fn inside(look: &Look<'_>) -> Vec<Line> {
             "dirty map",
             unstored.into(),
             entries,
-            format_args!("of {entries} entries in memory alone"),
+            format_args!("of {entries} entries not on flash yet"),
         ),
     ];
     lines.push(match look.joules {
         Some((there, needed, _)) => {
-            let text =
-                format!("{} needed of {} there", joules_in_words(needed), joules_in_words(there));
+            let text = format!(
+                "{} needed of {} available",
+                joules_in_words(needed),
+                joules_in_words(there)
+            );
             Line::bar("energy", needed / there, text)
         }
         None if look.drive.design().is_protected() => {

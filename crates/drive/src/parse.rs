@@ -198,7 +198,7 @@ fn one_line(message: &str) -> String {
     }
     // A value of a kind that no name of a choice has.
     if message == "wanted string or table" {
-        return "invalid type, expected a text".to_string();
+        return "invalid type, expected text in quotes".to_string();
     }
     match message.rsplit_once(", expected ") {
         Some((found, kind)) => format!("{}, expected {}", given(found), plain(kind)),

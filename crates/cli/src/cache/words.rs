@@ -27,9 +27,8 @@ SIGINT and SIGTERM stop the server: requests under way are answered first, every
 is made durable, and the next start is warm. A cut or a killed process loses what was
 not flushed. With `mode = \"through\"` a blank flash device is taken for a new one.
 Exit codes: 0, it ended in good order; 1, it did not, or it cannot be served; 2,
-nothing was done: an argument, a file or a design is invalid or not there, it is in
-use, or something listens at an address already; 130, it was interrupted before it was
-ready.",
+nothing was done: an argument, a file or a design is invalid, not there or in use, or
+something listens at an address already; 130, it was interrupted before it was ready.",
     ),
     (
         "mount",
@@ -48,9 +47,8 @@ names its users and waits; a second signal leaves the mount to its users. `umoun
 does the same, unless the power is off. After `tantalum cache restore` the
 file system is checked and mounted again.
 Exit codes: 0, it ended in good order; 1, it did not, or it cannot be mounted; 2,
-nothing was done: an argument, a file or a design is invalid or not there, it is in
-use, or something listens at an address already; 130, it was interrupted before it was
-ready.",
+nothing was done: an argument, a file or a design is invalid, not there or in use, or
+something listens at an address already; 130, it was interrupted before it was ready.",
     ),
     (
         "status",

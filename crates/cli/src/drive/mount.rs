@@ -52,9 +52,8 @@ process names its users and waits; a second signal leaves the mount to its users
 Killing the process is a power cut; the next process that mounts the image cleans up.
 After `tantalum drive restore` the file system is checked and mounted again.
 Exit codes: 0, it ended in good order; 1, it did not, or it cannot be mounted; 2,
-nothing was done: an argument, a file or a design is invalid or not there, it is in
-use, or something listens at an address already; 130, it was interrupted before it was
-ready."
+nothing was done: an argument, a file or a design is invalid, not there or in use, or
+something listens at an address already; 130, it was interrupted before it was ready."
 )]
 pub struct MountArguments {
     /// The image of the drive (see `tantalum drive create`) and the mount point; with --design,

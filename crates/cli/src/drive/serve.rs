@@ -57,9 +57,8 @@ SIGINT and SIGTERM stop the server: requests under way are answered first, and
 the drive is switched off in good order. Killing the process is a power cut: the
 next process that uses the image dumps the protected memory to flash.
 Exit codes: 0, it ended in good order; 1, it did not, or it cannot be served; 2,
-nothing was done: an argument, a file or a design is invalid or not there, it is in
-use, or something listens at an address already; 130, it was interrupted before it was
-ready."
+nothing was done: an argument, a file or a design is invalid, not there or in use, or
+something listens at an address already; 130, it was interrupted before it was ready."
 )]
 pub struct ServeArguments {
     /// The image of the drive (see `tantalum drive create`); not with --design, --disk, --ram or

@@ -26,9 +26,8 @@ From another terminal:
 SIGINT and SIGTERM stop the server: requests under way are answered first. What is
 not destaged stays in the log; `tantalum log recover` brings it to the backing.
 Exit codes: 0, it ended in good order; 1, it did not, or it cannot be served; 2,
-nothing was done: an argument, a file or a design is invalid or not there, it is in
-use, or something listens at an address already; 130, it was interrupted before it was
-ready.",
+nothing was done: an argument, a file or a design is invalid, not there or in use, or
+something listens at an address already; 130, it was interrupted before it was ready.",
     ),
     (
         "mount",
@@ -48,9 +47,8 @@ names its users and waits; a second signal leaves the mount to its users. `umoun
 does the same, unless the power is off. After `tantalum log restore` the
 file system is checked and mounted again.
 Exit codes: 0, it ended in good order; 1, it did not, or it cannot be mounted; 2,
-nothing was done: an argument, a file or a design is invalid or not there, it is in
-use, or something listens at an address already; 130, it was interrupted before it was
-ready.",
+nothing was done: an argument, a file or a design is invalid, not there or in use, or
+something listens at an address already; 130, it was interrupted before it was ready.",
     ),
     (
         "status",

@@ -20,7 +20,7 @@ fn values_of_another_kind_are_refused_by_name() {
         ),
         ("cache.buffer_kib", "[4]", "invalid type: a list, expected a whole number"),
         ("space.over_provisioning", "\"7\"", "invalid type: text \"7\", expected a number"),
-        ("cache.mode", "3", "invalid type, expected a text"),
+        ("cache.mode", "3", "invalid type, expected text in quotes"),
         ("map.dirty_max", "1.5", "invalid type: number `1.5`, expected a whole number"),
     ] {
         let name = key.split('.').next_back().unwrap_or_default();

@@ -6,7 +6,7 @@ use super::redo::LogPlace;
 use super::tpcc::TPCC_FILL_PERCENT;
 use super::volume::{Host, journal_blocks};
 use super::{Lsn, Mix, Order, PageWrites};
-use tantalum_device::{Block, Caps, GroupLimit};
+use tantalum_device::{Block, Caps, GroupLimit, counted};
 
 /// The benchmark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -423,10 +423,10 @@ impl EngineJob {
         let least = self.frames_least();
         if self.frames() < least {
             let must = format!(
-                "larger: {} frames are too few for {} clients and {} cleaners of {} pages",
+                "larger: {} frames are too few for {} clients and {} of {} pages",
                 self.frames(),
                 self.clients,
-                self.cleaners,
+                counted(self.cleaners.into(), "cleaner", "cleaners"),
                 self.batch_pages
             );
             return Err(JobError::Value {

@@ -12,7 +12,7 @@ use tantalum_export::control::{
 fn panels() -> Vec<Panel> {
     let inside = vec![
         Line::level("buffer", 500, 1000, "of 1000 pages"),
-        Line::bar("energy", 2.0, "200.00 mJ needed of 100.00 mJ there"),
+        Line::bar("energy", 2.0, "200.00 mJ needed of 100.00 mJ available"),
         Line::new("wear", "unknown without power").dim(),
     ];
     let below = vec![
@@ -131,7 +131,7 @@ fn a_picture_has_what_there_is() {
         "write   20µs   20µs",
         "┌ inside ─",
         "buffer      ██████████░░░░░░░░░ 500 of 1000 pages",
-        "energy      ███████████████████ 200.00 mJ needed of 100.00 mJ there",
+        "energy      ███████████████████ 200.00 mJ needed of 100.00 mJ available",
         "wear        unknown without power",
         "┌ flash ─",
         "now 2.00, nothing 0.00, ? {half",
@@ -188,8 +188,8 @@ fn a_low_screen_has_all_lines_of_the_panels() {
 fn long_panels() -> Vec<Panel> {
     let inside = vec![
         Line::level("buffer", 500, 1000, "of 1000 pages"),
-        Line::level("dirty map", 12_345, 20_000, "of 20000 entries in memory alone"),
-        Line::bar("energy", 0.5, "100.00 mJ needed of 200.00 mJ there"),
+        Line::level("dirty map", 12_345, 20_000, "of 20000 entries not on flash yet"),
+        Line::bar("energy", 0.5, "100.00 mJ needed of 200.00 mJ available"),
         Line::level("in use", 1234, 2048, "of 2048 units for data"),
         Line::level("worn", 17, 3000, "of 3000 erases (the most worn unit)"),
     ];
@@ -211,7 +211,7 @@ fn lines_go_to_what_has_content() {
         sample.stats.panels = long_panels().into_iter().map(Into::into).collect();
         history.add(sample);
     }
-    let bars = ["of 1000 pages", "in memory alone", "mJ there", "for data", "most worn unit)"];
+    let bars = ["of 1000 pages", "not on flash yet", "mJ available", "for data", "most worn unit)"];
     let starts = ["write amplification 1.234, now 2.00", "collection  ", "units  ", "wear  "];
     for (width, height) in [(60, 20), (80, 24), (120, 40), (200, 60)] {
         let seen = picture(&history, width, height);
