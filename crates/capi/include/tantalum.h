@@ -726,8 +726,8 @@ int tantalum_cache_create(const char *flash, const char *device,
 
 /*
  * Opens a cache, however it ended. Flash and slow device that do not belong together, or of which one
- * is an older copy, are refused. host may be null. Store and host are copied; their functions and
- * contexts must stay until the cache is freed. On failure *cache is null.
+ * is a copy from before the last opening, are refused. host may be null. Store and host are copied;
+ * their functions and contexts must stay until the cache is freed. On failure *cache is null.
  */
 int tantalum_cache_open(const char *flash, const char *device, const tantalum_cache_store *store,
                         const tantalum_cache_host *host, const tantalum_cache_options *options,

@@ -102,6 +102,7 @@ pub(crate) async fn format<F: BlockDevice, S: SlowStore>(
         bytes: flash.caps().bytes(),
         front: 1,
         rear: Part::first(1),
+        labelled,
     };
     if labelled {
         let label = Label {
@@ -114,6 +115,7 @@ pub(crate) async fn format<F: BlockDevice, S: SlowStore>(
             epoch: 1,
             mode: options.mode,
             state: LabelState::Clean,
+            pages: slow.pages(),
         };
         write_label(slow, &label).await.map_err(io(SLOW))?;
     }

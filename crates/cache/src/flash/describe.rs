@@ -6,7 +6,9 @@ use crate::flash::error::OpenError;
 use crate::flash::format::{LabelState, Mode, Uuid, checksum, tag};
 use crate::flash::index::Place;
 use crate::flash::medium::{Medium, check_device};
-use crate::flash::open::{check_pages, check_pair, find_label, find_superblock, look};
+use crate::flash::open::{
+    Lag, check_pages, check_pair, check_room, check_written, find_label, find_superblock, look,
+};
 use crate::flash::options::OpenOptions;
 use crate::flash::recover::recover;
 use crate::flash::slow::SlowStore;
@@ -32,16 +34,22 @@ pub struct FlashDescription {
     pub epoch: u64,
     /// It was closed: the next start is warm.
     pub clean: bool,
+    /// The slow store was told of the last start: its label cannot be an epoch behind.
+    pub labelled: bool,
 }
 
 impl FlashDescription {
     /// Whether a slow store is that of this cache, and of the same time, as an opening says it.
     ///
     /// # Errors
-    /// [`OpenError::OtherStore`], [`OpenError::OtherEpoch`] and [`OpenError::GivenUp`].
+    /// [`OpenError::OtherStore`], [`OpenError::OtherEpoch`], [`OpenError::GivenUp`] and
+    /// [`OpenError::StoreShrank`], which means nothing if the store was described with pages of
+    /// another size.
     pub fn check(&self, store: &StoreDescription) -> Result<(), OpenError> {
         let is_alone = store.state == StoreState::Alone;
-        check_pair((self.cache, self.epoch), (store.cache, store.epoch), is_alone)
+        let lag = Lag::of(self.labelled);
+        check_pair((self.cache, self.epoch), (store.cache, store.epoch), is_alone, lag)?;
+        check_room(store.pages_before, store.pages)
     }
 }
 
@@ -61,10 +69,14 @@ pub enum StoreState {
 pub struct StoreDescription {
     /// The identity of its cache.
     pub cache: Uuid,
-    /// The epoch of the cache. The flash device may be one ahead.
+    /// The epoch of the cache. The flash device may be one ahead after a start that was cut.
     pub epoch: u64,
     /// Whether it has every page.
     pub state: StoreState,
+    /// Pages that it had at the last start; 0: not known.
+    pub pages_before: u64,
+    /// Pages that it has.
+    pub pages: u64,
 }
 
 /// What a check found.
@@ -96,6 +108,7 @@ pub(crate) async fn flash<F: BlockDevice>(flash: &F) -> Result<FlashDescription,
         mode: found.mode,
         epoch: found.epoch,
         clean: found.clean,
+        labelled: found.clean || found.labelled,
     })
 }
 
@@ -107,7 +120,8 @@ pub(crate) async fn store<S: SlowStore>(slow: &S) -> Result<Option<StoreDescript
         (LabelState::Clean, _) | (_, Mode::Through) => StoreState::Complete,
         (LabelState::InUse, Mode::Back) => StoreState::NeedsCache,
     };
-    Ok(Some(StoreDescription { cache: label.cache, epoch: label.epoch, state }))
+    let (cache, epoch, pages_before) = (label.cache, label.epoch, label.pages);
+    Ok(Some(StoreDescription { cache, epoch, state, pages_before, pages: slow.pages() }))
 }
 
 /// Reads the whole cache, as a start finds it, and compares every page with its checksum.
@@ -116,10 +130,11 @@ pub(crate) async fn check<F: BlockDevice, S: SlowStore>(
     slow: &S,
     options: &OpenOptions,
 ) -> Result<Checked, OpenError> {
-    let (by, superblock, _) = look(&device, slow, options).await?;
+    let (by, superblock, label) = look(&device, slow, options).await?;
     let beside = options.beside.clone();
     let medium = Medium::new(device, by, beside, superblock.layout, tag(&superblock.cache));
     let found = recover(&medium, &superblock, options.restart).await?;
+    check_written(&superblock, label.as_ref(), found.rear)?;
     check_pages(&found.index, slow)?;
     let (pages, dirty) = found.index.counts();
     let mut checked = Checked { restart: found.stats, pages, dirty, ..Checked::default() };

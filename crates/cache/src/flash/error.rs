@@ -58,6 +58,22 @@ pub enum OpenError {
         /// Pages of the store.
         pages: u64,
     },
+    /// The slow store has fewer pages than at the last start.
+    #[error(
+        "the slow store has {is} pages and had {was} when it was used last: use the store as it was"
+    )]
+    StoreShrank {
+        /// Pages of the store at the last start.
+        was: u64,
+        /// Pages of the store.
+        is: u64,
+    },
+    /// The slow store has no label where this cache would have one.
+    #[error(
+        "the slow store has no label of a cache: name the slow store of this cache, as it was; if its \
+         label was overwritten, restore it from a copy"
+    )]
+    NoLabel,
     /// Flash and slow store do not belong together.
     #[error(
         "the flash device and the slow store belong to different caches: name those of one cache"

@@ -369,6 +369,24 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> Core<F, S> {
         let Some(count) = pages.end.checked_sub(pages.start).filter(|n| *n > 0) else {
             return Ok(None);
         };
+        self.room_for_tombstone().await?;
+        let part = {
+            let mut state = self.state.borrow_mut();
+            state.ghosts_forget(pages.clone());
+            state.open.begin(self.rt.now(), self.medium.layout().descriptor);
+            if planted!(TombstoneForgotten) {
+                pages.clone().for_each(|page| state.index.remove(page));
+            } else {
+                state.index.bury(pages.start, count);
+            }
+            state.ring.open()
+        };
+        self.work.notify_all();
+        Ok(Some(part))
+    }
+
+    /// Waits until the open batch takes a tombstone.
+    async fn room_for_tombstone(&self) -> Result<(), CacheError> {
         let most = self.medium.layout().tombstones();
         let has_room = || {
             let state = self.state.borrow();
@@ -383,18 +401,20 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> Core<F, S> {
             self.patiently(&self.room, has_room).await?;
             self.check_open()?;
         }
-        let part = {
-            let mut state = self.state.borrow_mut();
-            state.ghosts_forget(pages.clone());
+        Ok(())
+    }
+
+    /// The frame of this page was given up, since the slow store has the page: no restart finds it
+    /// again. If another version has entered meanwhile, that is so without a tombstone.
+    pub async fn bury_given_up(&self, page: u64) -> Result<(), CacheError> {
+        self.room_for_tombstone().await?;
+        let mut state = self.state.borrow_mut();
+        if state.index.find(page).is_none() {
             state.open.begin(self.rt.now(), self.medium.layout().descriptor);
-            if planted!(TombstoneForgotten) {
-                pages.clone().for_each(|page| state.index.remove(page));
-            } else {
-                state.index.bury(pages.start, count);
-            }
-            state.ring.open()
-        };
-        self.work.notify_all();
-        Ok(Some(part))
+            state.index.bury(page, 1);
+            drop(state);
+            self.work.notify_all();
+        }
+        Ok(())
     }
 }

@@ -163,6 +163,8 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> Core<F, S> {
         if let Some(label) = heads.label {
             write_label(&self.slow, &label).await.map_err(CacheError::Slow)?;
         }
+        // The next superblock says so.
+        heads.superblock.labelled = true;
         self.heads.set(heads);
         Ok(())
     }

@@ -2,8 +2,9 @@
 //!
 //! 1. While anything does not fit, nothing is changed.
 //! 2. The superblock with the next epoch, without the clean mark, is durable before anything else is
-//!    written; the label follows. A label that did not get as far in an earlier start is written
-//!    first. So it is never more than one epoch behind.
+//!    written; the label follows, and then everything else. A label that did not get as far in an
+//!    earlier start is written first. So it is never more than one epoch behind, and not behind at
+//!    all once anything was written in that epoch: then it is an older copy of the store.
 //! 3. A slow store is used without its cache only if it has every page: after write-through, or when
 //!    the cache was closed without dirty pages. From then on that cache is out of date, and refused.
 
@@ -12,7 +13,7 @@ use crate::flash::core::{Core, Flushes, Heads, Open, State};
 use crate::flash::create::{FLASH, SLOW, format, io, is_blank};
 use crate::flash::error::{CacheError, OpenError};
 use crate::flash::format::Mode;
-use crate::flash::format::{Found, Label, LabelState, Superblock, Uuid, decode_newest, tag};
+use crate::flash::format::{Found, Label, LabelState, Part, Superblock, Uuid, decode_newest, tag};
 use crate::flash::ghosts::ghosts_of;
 use crate::flash::host::Host;
 use crate::flash::index::Index;
@@ -41,7 +42,7 @@ fn whole<T>(found: Found<T>, what: &'static str, device: &'static str) -> Result
         Found::Newer(version) => Err(OpenError::Newer { device, version }),
         Found::Damaged => Err(OpenError::Head { what, device }),
         Found::Nothing if device == FLASH => Err(OpenError::NoCache),
-        Found::Nothing => Err(OpenError::OtherStore),
+        Found::Nothing => Err(OpenError::NoLabel),
     }
 }
 
@@ -75,6 +76,11 @@ pub(crate) async fn find_label<S: SlowStore>(slow: &S) -> Result<Option<Label>, 
     whole(decode_newest(&label, Label::decode, |l| l.generation), "label", SLOW).map(Some)
 }
 
+/// The store has not lost pages since its last start.
+pub(crate) fn check_room(was: u64, is: u64) -> Result<(), OpenError> {
+    if is < was { Err(OpenError::StoreShrank { was, is }) } else { Ok(()) }
+}
+
 /// The slow store has room for every page that is to go there.
 pub(crate) fn check_pages<S: SlowStore>(index: &Index, slow: &S) -> Result<(), OpenError> {
     let pages = slow.pages();
@@ -87,7 +93,7 @@ pub(crate) fn check_pages<S: SlowStore>(index: &Index, slow: &S) -> Result<(), O
 /// That the label of this cache is at the other end of the slow device, if it is, and no label of
 /// another one where it was looked for.
 pub(crate) async fn elsewhere<S: SlowStore>(slow: &S, cache: &Uuid) -> Option<OpenError> {
-    if !matches!(find_label(slow).await, Err(OpenError::OtherStore)) {
+    if !matches!(find_label(slow).await, Err(OpenError::NoLabel)) {
         return None;
     }
     let mut label = vec![0; LABEL_BYTES];
@@ -103,7 +109,38 @@ fn check_label(label: &Label, superblock: &Superblock) -> Result<(), OpenError> 
         return Err(OpenError::OtherStore);
     }
     let is_alone = label.state == LabelState::Alone;
-    check_pair((superblock.cache, superblock.epoch), (label.cache, label.epoch), is_alone)
+    let lag = Lag::of(superblock.clean || superblock.labelled);
+    check_pair((superblock.cache, superblock.epoch), (label.cache, label.epoch), is_alone, lag)
+}
+
+/// Whether a label may be one epoch behind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lag {
+    /// The last start may have been cut before it was written.
+    Possible,
+    /// It was written in that start: one that is behind is an older copy.
+    None,
+}
+
+impl Lag {
+    /// `written`: the label was written in the last start.
+    pub fn of(written: bool) -> Lag {
+        if written { Lag::None } else { Lag::Possible }
+    }
+}
+
+/// A cache in which something was written since its last start has its label written, too (2).
+pub(crate) fn check_written(
+    superblock: &Superblock,
+    label: Option<&Label>,
+    rear: Part,
+) -> Result<(), OpenError> {
+    match label {
+        Some(label) if rear > superblock.rear => {
+            check_label(label, &Superblock { labelled: true, ..*superblock })
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Whether a flash device and a label, each with its cache and epoch, are those of one cache.
@@ -111,6 +148,7 @@ pub(crate) fn check_pair(
     (of_flash, flash): (Uuid, u64),
     (of_slow, slow): (Uuid, u64),
     is_alone: bool,
+    lag: Lag,
 ) -> Result<(), OpenError> {
     if of_flash != of_slow {
         return Err(OpenError::OtherStore);
@@ -118,7 +156,7 @@ pub(crate) fn check_pair(
     if is_alone {
         return Err(OpenError::GivenUp);
     }
-    if slow > flash || slow + 1 < flash {
+    if slow > flash || slow + u64::from(lag == Lag::Possible) < flash {
         let older = if slow > flash { FLASH } else { SLOW };
         return Err(OpenError::OtherEpoch { slow, flash, older });
     }
@@ -144,14 +182,15 @@ pub(crate) async fn look<F: BlockDevice, S: SlowStore>(
         )));
     }
     let label = match find_label(slow).await {
-        Err(OpenError::OtherStore) => {
+        Err(OpenError::NoLabel) => {
             let elsewhere = elsewhere(slow, &superblock.cache).await;
-            return Err(elsewhere.unwrap_or(OpenError::OtherStore));
+            return Err(elsewhere.unwrap_or(OpenError::NoLabel));
         }
         found => found?,
     };
     if let Some(label) = &label {
         check_label(label, &superblock)?;
+        check_room(label.pages, slow.pages())?;
     }
     Ok((by, superblock, label))
 }
@@ -168,6 +207,7 @@ pub(crate) async fn open<F: BlockDevice + 'static, S: SlowStore + 'static>(
     let tag = tag(&superblock.cache);
     let medium = Medium::new(flash, by, options.beside.clone(), superblock.layout, tag);
     let mut found = recover(&medium, &superblock, options.restart).await?;
+    check_written(&superblock, label.as_ref(), found.rear)?;
     check_pages(&found.index, &slow)?;
     if !options.marks {
         found.index.clear_marks();
@@ -231,17 +271,17 @@ pub(crate) async fn open<F: BlockDevice + 'static, S: SlowStore + 'static>(
         work: WaitQueue::new(rt, "work for a task of the cache"),
         written: WaitQueue::new(rt, "a write to the slow store"),
     });
-    let front = found.front;
+    let (front, store_pages) = (found.front, core.slow.pages());
     let begin = |superblock: &mut Superblock, label: Option<&mut Label>| {
         superblock.epoch += 1;
-        (superblock.clean, superblock.mode) = (false, mode);
+        (superblock.clean, superblock.mode, superblock.labelled) = (false, mode, false);
         (superblock.front, superblock.rear) = (front, rear);
         if let Some(label) = label {
             // Pages of a time of write-back may be dirty still.
             let complete = mode == Mode::Through && (label.mode == Mode::Through || dirty == 0);
             label.epoch = superblock.epoch;
             label.mode = if complete { Mode::Through } else { Mode::Back };
-            label.state = LabelState::InUse;
+            (label.state, label.pages) = (LabelState::InUse, store_pages);
         }
     };
     if !(planted!(CleanMarkLeft) && superblock.clean) {
@@ -288,13 +328,14 @@ pub(crate) async fn replace<F: BlockDevice, S: SlowStore>(
     let by = check_device(flash)?;
     let on = Carrier { device: flash, by, beside: &options.beside };
     let heads = read_heads(&on).await.map_err(io(FLASH))?;
-    if !is_blank(flash, &heads).await.map_err(io(FLASH))? {
-        return Err(OpenError::NoCache);
-    }
+    let is_blank = is_blank(flash, &heads).await.map_err(io(FLASH))?;
     match find_label(slow).await? {
-        None => Err(OpenError::NoCache),
+        // (Perhaps what is on the flash device is its cache, and damaged.)
         Some(label) if !is_complete(&label) => Err(OpenError::NeedsCache),
-        Some(_) => {
+        None => Err(OpenError::NoCache),
+        Some(_) if !is_blank => Err(OpenError::NoCache),
+        Some(label) => {
+            check_room(label.pages, slow.pages())?;
             let force = FormatOptions { force: true, ..options.clone() };
             format(rt, flash, slow, &force).await
         }

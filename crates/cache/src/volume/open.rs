@@ -5,14 +5,14 @@
 //!    device has every page.
 
 use crate::flash::{
-    Admit, DeviceStore, FLASH, FlashCache, NoHost, OpenError, OpenOptions, SLOW, SlowStore,
-    complete, replace,
+    Admit, DeviceStore, FLASH, FlashCache, LABEL_BYTES, NoHost, OpenError, OpenOptions, SLOW,
+    SlowStore, complete, io, replace,
 };
 use crate::volume::core::Core;
 use crate::volume::error::VolumeError;
 use crate::volume::options::VolumeOptions;
 use std::rc::Rc;
-use tantalum_device::{Ack, BlockDevice, Caps, Payload};
+use tantalum_device::{Ack, Block, BlockDevice, Caps, DataMut, Payload};
 use tantalum_rt::Rt;
 
 /// Frames of a batch, at least: a write that is all or nothing may change two pages.
@@ -79,8 +79,25 @@ pub(crate) async fn format<F: BlockDevice + 'static, D: BlockDevice + Clone + 's
         let other = DeviceStore::new(slow.clone(), format.page)?;
         refuse_label(&other, force).await?;
     }
-    let store = store_on(slow, options)?;
+    let store = store_on(slow.clone(), options)?;
+    if options.adopts && !format.force {
+        refuse_data(&slow, store.label_at()).await?;
+    }
     Ok(FlashCache::format(rt, flash, &store, &format).await?)
+}
+
+/// Refuses data from this byte of the slow device on: a file system that reaches so far, or the copy
+/// of a partition table. (Where the label goes there may be one, which is refused with other words.)
+async fn refuse_data<D: BlockDevice>(slow: &D, from: u64) -> Result<(), OpenError> {
+    let (block, blocks) = (u64::from(slow.caps().block_size), slow.caps().blocks);
+    let first = from + (LABEL_BYTES as u64).next_multiple_of(block);
+    let mut bytes = vec![0; (blocks * block - first) as usize];
+    let start = Block(first / block);
+    slow.read(start, DataMut::Bytes(&mut bytes)).await.map_err(io(SLOW))?;
+    match bytes.iter().all(|byte| *byte == 0) {
+        true => Ok(()),
+        false => Err(OpenError::NotBlank { device: SLOW, what: "data in its last 1 MiB" }),
+    }
 }
 
 /// Refuses a device that is the slow one of a cache, with its pages behind the label.
@@ -89,7 +106,7 @@ async fn refuse_label<D: BlockDevice + 'static>(
     force: bool,
 ) -> Result<(), OpenError> {
     match FlashCache::<D, _>::describe_store(store).await {
-        Err(OpenError::OtherStore | OpenError::NoCache) | Ok(None) => Ok(()),
+        Err(OpenError::NoLabel) | Ok(None) => Ok(()),
         Err(error @ OpenError::Io { .. }) => Err(error),
         _ if force => Ok(()),
         _ => {

@@ -7,7 +7,8 @@
 //!  12  4 version (1)                       64  1 mode: 0 back, 1 through
 //!  16 16 identity of the cache             65  1 state: 0 clean, 1 in use, 2 alone
 //!  32 16 identity of the slow store        66  6 zeros
-//!                                          72  . zeros
+//!                                          72  8 pages of the store; 0: not known
+//!                                          80  . zeros
 //! ```
 //!
 //! 1. It is written to both copies, as a superblock is.
@@ -15,6 +16,7 @@
 //!    if their epochs are equal, or if the label's is one less.
 //! 3. In state *alone* the pages are used without the cache: its epoch is beyond that of the cache,
 //!    whose versions never count again.
+//! 4. The store has at least as many pages as the label says. (The number was 0 once.)
 
 use super::bytes::{
     COUNT_END, Found, HEAD_BYTES, Uuid, VERSION, begin_head, number, open_head, put, seal, uuid,
@@ -42,6 +44,8 @@ pub(crate) struct Label {
     pub epoch: u64,
     pub mode: Mode,
     pub state: LabelState,
+    /// Pages of the store at the last start; 0: not known.
+    pub pages: u64,
 }
 
 impl Label {
@@ -57,6 +61,7 @@ impl Label {
             LabelState::InUse => 1,
             LabelState::Alone => 2,
         };
+        put::<8>(&mut b, 72, self.pages);
         seal(&mut b);
         b
     }
@@ -79,7 +84,8 @@ impl Label {
         if generation.max(epoch) >= COUNT_END {
             return Found::Damaged;
         }
-        Found::Good(Label { cache: uuid(b, 16), slow: uuid(b, 32), generation, epoch, mode, state })
+        let (cache, slow, pages) = (uuid(b, 16), uuid(b, 32), number::<8>(b, 72));
+        Found::Good(Label { cache, slow, generation, epoch, mode, state, pages })
     }
 }
 
@@ -98,6 +104,7 @@ mod tests {
                 epoch: 4,
                 mode: Mode::Back,
                 state: [LabelState::Clean, LabelState::InUse, LabelState::Alone][state],
+                pages: 77,
             };
             let mut bytes = label.encode();
             prop_assert_eq!(Label::decode(&bytes), Found::Good(label));

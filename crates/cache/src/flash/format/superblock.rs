@@ -16,7 +16,8 @@
 //! 120  8 base: the batch of the first slot  144  8 where the slots of batches begin
 //! 128  8 base of the ring before            152  4 batches of the ring before; 0: it is forgotten
 //! 136  8 where the slots of segments begin  156  2 rear: parts of that batch (version 3)
-//!                                           158  . zeros
+//!                                           158  1 1: the label has the epoch
+//!                                           159  . zeros
 //! ```
 //!
 //! 1. Each change raises the generation, and is written to both copies, one after the other. The
@@ -28,6 +29,8 @@
 //! 3. Version 1 had no other size, and version 2 one part in each batch. Both are read, and become
 //!    version 3 at the first start.
 //! 4. With the clean mark the segments hold the whole directory from the front to the rear.
+//! 5. The label has the epoch of the superblock if there is the clean mark, if byte 158 says so, or if
+//!    anything from the rear on counts. Otherwise it may be one behind. (Byte 158 was 0 once.)
 
 use super::bytes::{
     COPIES, COUNT_END, Found, HEAD_BYTES, Uuid, begin_head, number, open_head, put, seal, uuid,
@@ -55,6 +58,8 @@ pub(crate) struct Superblock {
     pub bytes: u64,
     pub front: u64,
     pub rear: Part,
+    /// The label has this epoch, as far as the superblock knows.
+    pub labelled: bool,
 }
 
 impl Superblock {
@@ -81,6 +86,7 @@ impl Superblock {
         put::<8>(&mut b, 144, l.ring_at);
         put::<4>(&mut b, 152, older.batches.into());
         put::<2>(&mut b, 156, self.rear.number.into());
+        b[158] = u8::from(self.labelled);
         seal(&mut b);
         b
     }
@@ -122,6 +128,7 @@ impl Superblock {
             bytes: number::<8>(b, 96),
             front: number::<8>(b, 104),
             rear: Part { batch: number::<8>(b, 112), number: number::<2>(b, 156) as u32 },
+            labelled: b[158] == 1,
         });
         match found.filter(Superblock::makes_sense) {
             Some(found) => Found::Good(found),
@@ -191,6 +198,7 @@ mod tests {
             bytes: layout.bytes(),
             front: 40,
             rear: Part { batch: 60, number: 3 },
+            labelled: true,
         }
     }
 
@@ -243,7 +251,7 @@ mod tests {
     /// Version 1 ends with the rear, version 2 with the ring of before.
     #[test]
     fn earlier_versions_are_read() {
-        let whole = Superblock { rear: Part::first(60), ..example() };
+        let whole = Superblock { rear: Part::first(60), labelled: false, ..example() };
         for (version, end) in [(1, 120), (2, 156)] {
             let mut bytes = Superblock { rear: Part { batch: 60, number: 3 }, ..whole }.encode();
             put::<4>(&mut bytes, 12, version);

@@ -5,7 +5,7 @@ use super::cuts::every_cut;
 use super::rig::{Rig, Shape};
 use tantalum_cache::flash::{FlashCache, FormatOptions, Mode, OpenError, OpenOptions, SlowStore};
 use tantalum_device::{BlockDevice, RamDevice};
-use tantalum_rt::Nanos;
+use tantalum_rt::{Nanos, Rt};
 
 async fn leave_alone<S: SlowStore + 'static>(store: &S) -> Result<(), OpenError> {
     FlashCache::<RamDevice, S>::leave_alone(store).await
@@ -92,6 +92,53 @@ fn nothing_is_lost_with_the_flash_device_under_write_through() {
     every_cut(&shape, 2, Nanos::from_millis(6), 1).unwrap();
 }
 
+async fn copy(rt: &Rt, from: &RamDevice) -> RamDevice {
+    let to = device(rt, from.caps().bytes());
+    let bytes = super::bench::bytes_of(from).await;
+    let data = tantalum_device::Data::Bytes(&bytes);
+    let normal = tantalum_device::Durability::Normal;
+    to.write(tantalum_device::Block(0), data, normal).await.unwrap();
+    to
+}
+
+/// A start that is cut before it has written anything but the superblock leaves the label one epoch
+/// behind. Any other one leaves them equal, so a slow device from before it is an older copy: once it
+/// was taken, and pages that had left flash since were old.
+#[test]
+fn a_slow_device_from_before_the_last_start_is_refused() {
+    run(async |rt| {
+        for end in ["closed", "cut", "cut after it was idle"] {
+            let bench = Bench::new(&rt, 80 << 10, &options()).await;
+            let cache = bench.open().await;
+            evict(&cache, 7, 5).await;
+            cache.close().await.unwrap();
+            let old = Bench { slow: copy(&rt, &bench.slow).await, ..bench.clone() };
+            let cache = bench.open().await;
+            evict(&cache, 7, 6).await;
+            match end {
+                "closed" => cache.close().await.unwrap(),
+                "cut" => drop(cache),
+                _ => {
+                    rt.sleep(OpenOptions::default().idle.saturating_add(Nanos::from_secs(1))).await;
+                    drop(cache);
+                }
+            }
+            let error = old.refused(OpenOptions::default()).await;
+            let is_older = |error: &OpenError| {
+                matches!(
+                    error,
+                    OpenError::OtherEpoch { slow: 2, flash: 3, older: "the slow store" }
+                )
+            };
+            assert!(is_older(&error), "{end}: {error}");
+            let (flash, store) = (old.flash.clone(), old.store());
+            let checked = FlashCache::check(flash, &store, &OpenOptions::default()).await;
+            assert!(checked.as_ref().is_err_and(is_older), "{end}: {checked:?}");
+            fetch(&bench.open().await, 7, 6).await;
+        }
+    });
+}
+
 #[test]
 fn an_older_copy_of_a_device_is_refused() {
     run(async |rt| {
@@ -99,17 +146,9 @@ fn an_older_copy_of_a_device_is_refused() {
         let cache = bench.open().await;
         evict(&cache, 7, 5).await;
         cache.close().await.unwrap();
-        let copy = async |from: &RamDevice| {
-            let to = device(&rt, from.caps().bytes());
-            let bytes = super::bench::bytes_of(from).await;
-            let data = tantalum_device::Data::Bytes(&bytes);
-            let normal = tantalum_device::Durability::Normal;
-            to.write(tantalum_device::Block(0), data, normal).await.unwrap();
-            to
-        };
         let old = Bench {
-            flash: copy(&bench.flash).await,
-            slow: copy(&bench.slow).await,
+            flash: copy(&rt, &bench.flash).await,
+            slow: copy(&rt, &bench.slow).await,
             ..bench.clone()
         };
         for version in 6..8 {

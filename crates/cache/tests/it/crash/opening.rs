@@ -1,6 +1,6 @@
 //! What is not a cache is refused, with one line, and nothing is changed.
 
-use super::bench::{Bench, Cache, bytes_of, device, evict, fetch, options, put, run};
+use super::bench::{Bench, Cache, PAGES, bytes_of, device, evict, fetch, options, put, run};
 use tantalum_cache::flash::{
     DeviceStore, Fetched, FlashCache, FormatOptions, OpenError, OpenOptions,
 };
@@ -17,7 +17,7 @@ fn what_is_no_cache_is_refused() {
         let mixed = Bench { flash: other.flash.clone(), ..bench.clone() };
         assert_eq!(mixed.refused(OpenOptions::default()).await, OpenError::OtherStore);
         let unlabelled = Bench { slow: device(&rt, 2 << 20), ..bench.clone() };
-        assert_eq!(unlabelled.refused(OpenOptions::default()).await, OpenError::OtherStore);
+        assert_eq!(unlabelled.refused(OpenOptions::default()).await, OpenError::NoLabel);
         let named = OpenOptions { slow_identity: [7; 16], ..OpenOptions::default() };
         assert_eq!(bench.refused(named).await, OpenError::OtherStore);
         bench.open().await;
@@ -130,15 +130,30 @@ fn a_slow_device_that_shrank_is_refused() {
         let range = Blocks { start: tantalum_device::Block(0), count: 2048 + 150 };
         let part = Partition::new(bench.slow.clone(), range).unwrap();
         let store = || DeviceStore::new(part.clone(), 512).unwrap();
-        let wanted = OpenError::StoreTooSmall { page: 150, pages: 150 };
-        let options = OpenOptions::default();
-        let checked = FlashCache::check(bench.flash.clone(), &store(), &options).await;
-        assert_eq!(checked.err(), Some(wanted.clone()));
-        let host = std::rc::Rc::new(tantalum_cache::flash::NoHost);
-        let before = bytes_of(&bench.flash).await;
-        let opened = FlashCache::open(&rt, bench.flash.clone(), store(), host, options).await;
-        assert_eq!(opened.err(), Some(wanted));
-        assert!(before == bytes_of(&bench.flash).await);
+        let refused = async |wanted: OpenError| {
+            let options = OpenOptions::default();
+            let checked = FlashCache::check(bench.flash.clone(), &store(), &options).await;
+            assert_eq!(checked.err(), Some(wanted.clone()));
+            let host = std::rc::Rc::new(tantalum_cache::flash::NoHost);
+            let before = bytes_of(&bench.flash).await;
+            let opened = FlashCache::open(&rt, bench.flash.clone(), store(), host, options).await;
+            assert_eq!(opened.err(), Some(wanted));
+            assert!(before == bytes_of(&bench.flash).await);
+        };
+        refused(OpenError::StoreShrank { was: PAGES, is: 150 }).await;
+        // A label of once did not say how many pages there were.
+        let pages_told = async |pages: u64| {
+            for block in [0, 32] {
+                put(&bench.slow, block, |b| {
+                    b[72..80].copy_from_slice(&pages.to_le_bytes());
+                    let crc = crc32c::crc32c(&b[4..]);
+                    b[..4].copy_from_slice(&crc.to_le_bytes());
+                })
+                .await;
+            }
+        };
+        pages_told(0).await;
+        refused(OpenError::StoreTooSmall { page: 150, pages: 150 }).await;
         // As it was it is taken.
         fetch(&bench.open().await, 150, 1).await;
     });

@@ -4,7 +4,7 @@ use super::bench::{Bench, PAGE, evict, fetch, find, options, put, run, slow_devi
 use super::model::content;
 use std::rc::Rc;
 use tantalum_cache::flash::{
-    CacheError, Fetched, FormatOptions, OpenError, OpenOptions, Scrubbed, SlowStore,
+    CacheError, Fetched, FlashCache, FormatOptions, OpenError, OpenOptions, Scrubbed, SlowStore,
 };
 use tantalum_rt::Nanos;
 
@@ -35,6 +35,38 @@ fn a_scrubber_finds_what_is_damaged() {
         assert_eq!(cache.clone().detach().await, Err(damaged));
         cache.forget(7..8).await.unwrap();
         cache.detach().await.unwrap();
+    });
+}
+
+/// What was given up is found by no restart: neither by a check, nor as a dirty page that is lost,
+/// which it was before the slow store got it.
+#[test]
+fn what_a_scrubber_gave_up_stays_given_up() {
+    run(async |rt| {
+        for crashes in [false, true] {
+            let bench = Bench::new(&rt, BYTES, &options()).await;
+            let cache = bench.open().await;
+            for page in 0..6 {
+                evict(&cache, page, 5).await;
+            }
+            cache.clean().await.unwrap();
+            for page in [2, 4] {
+                put(&bench.flash, find(&bench.flash, page, 5).await, |b| b[300] ^= 8).await;
+            }
+            assert_eq!(cache.scrub().await.unwrap().repaired, 2);
+            evict(&cache, 4, 6).await;
+            match crashes {
+                false => cache.close().await.unwrap(),
+                true => drop(cache),
+            }
+            let (flash, store) = (bench.flash.clone(), bench.store());
+            let checked = FlashCache::check(flash, &store, &OpenOptions::default()).await.unwrap();
+            assert_eq!((checked.pages, checked.repairable, checked.damaged), (5, 0, vec![]));
+            let cache = bench.open().await;
+            assert_eq!(cache.scrub().await, Ok(Scrubbed { frames: 5, ..Scrubbed::default() }));
+            assert_eq!(fetch(&cache, 2, 5).await, Fetched::Slow);
+            fetch(&cache, 4, 6).await;
+        }
     });
 }
 

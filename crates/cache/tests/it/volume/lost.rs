@@ -1,7 +1,7 @@
 //! The flash device is lost, or is not the one of the slow device; formats and what they refuse.
 
 use super::rig::{BLOCK, Boxes, Shape, Volume, read, with, write};
-use tantalum_cache::flash::{CacheError, FormatOptions, OpenError};
+use tantalum_cache::flash::{CacheError, FormatOptions, Mode, OpenError};
 use tantalum_cache::volume::{CacheVolume, VolumeError, VolumeOptions};
 use tantalum_device::{
     Block, BlockDevice, Caps, CommandKind, Data, Durability, Faults, LiveBox, Payload, PowerCycle,
@@ -172,12 +172,17 @@ fn another_flash_device_or_slow_device_is_refused() {
             let mixed = Boxes { slow: theirs.slow.clone(), ..ours.clone() };
             assert_eq!(refusal(&mixed.volume(&rt, &shape)).await, OpenError::OtherStore.into());
             let blank = Boxes { slow: Boxes::new(&rt, &shape).slow, ..ours.clone() };
-            assert_eq!(refusal(&blank.volume(&rt, &shape)).await, OpenError::OtherStore.into());
+            assert_eq!(refusal(&blank.volume(&rt, &shape)).await, OpenError::NoLabel.into());
             // Something else than a cache, and not blank.
             let flash = Boxes::new(&rt, &shape).flash;
             write(&flash.device(), 0, 9).await.unwrap();
             let other = Boxes { flash, ..ours.clone() };
-            assert_eq!(refusal(&other.volume(&rt, &shape)).await, OpenError::NoCache.into());
+            // (It may be this cache, and damaged: another one must not take its place.)
+            let wanted = match shape.mode {
+                Mode::Back => OpenError::NeedsCache,
+                Mode::Through => OpenError::NoCache,
+            };
+            assert_eq!(refusal(&other.volume(&rt, &shape)).await, wanted.into());
             let volume = ours.volume(&rt, &shape);
             volume.power_on().await.unwrap();
             assert_eq!(read(&volume.device(), 1).await, 1);
