@@ -28,6 +28,8 @@ pub use create::named;
 #[cfg(feature = "torture")]
 pub use live::time_scale;
 #[cfg(feature = "live")]
+pub use mount::filesystem;
+#[cfg(feature = "live")]
 pub use running::{RunningCommand, running};
 
 use clap::Subcommand;

@@ -1,6 +1,7 @@
 //! `tantalum cache create`.
 
 use super::started::Failed;
+use crate::drive::filesystem;
 use crate::members::{
     Admit, CacheDescription, CacheDevices, Clean, LabelPlace, MemberLink, Policy, Sync, absolute,
     cache_open_code, is_description, make_missing, runtime, usual_batch,
@@ -27,8 +28,8 @@ Examples:
   tantalum cache serve c.toml --unix c.sock
 
 With --adopt data of the slow device stay where they are, from its beginning on, and the
-volume begins there. The label takes its last 1 MiB: make a file system that reaches so
-far smaller before. It is a risk: nothing keeps the slow device from being mounted without
+volume begins there. The label takes its last 1 MiB, which has to be blank: make a file
+system that reaches so far smaller before. It is a risk: nothing keeps the slow device from being mounted without
 its cache, with old pages, and what is written then is lost or mixed with newer ones.
 
 Files that are not there are made with --flash-size and --slow-size. Nothing is changed
@@ -134,6 +135,41 @@ fn said(of: &Report) -> String {
     )
 }
 
+/// Refuses to adopt a file system that reaches beyond the volume, and tells of one that `mount --fs`
+/// does not mount.
+async fn check_adopted(
+    of: &CacheDescription,
+    devices: &CacheDevices,
+    volume: u64,
+) -> Result<(), Failed> {
+    let device = devices.slow.device();
+    let slow = of.slow.display();
+    let found = filesystem::found(&device).await;
+    let found = found.map_err(|e| (format!("\"{slow}\": {e}"), out::FAILED))?;
+    let Some(found) = found else { return Ok(()) };
+    let kind = found.kind.name();
+    if found.bytes > volume {
+        let how = match found.kind {
+            filesystem::Kind::Ext4 => {
+                format!("make it smaller (`resize2fs \"{slow}\" {}K`)", volume >> 10)
+            }
+            filesystem::Kind::Xfs => format!(
+                "make a smaller one (`mkfs.xfs -d size={volume}`): XFS does not become smaller"
+            ),
+        };
+        let why = format!(
+            "the {kind} on the slow device \"{slow}\" has {} bytes, and the volume would have {volume}: {how}, \
+             or use --force",
+            found.bytes
+        );
+        return Err((why, out::USAGE));
+    }
+    if let Some(why) = found.too_fine() {
+        out::note(format_args!("note: \"{slow}\": {why}"));
+    }
+    Ok(())
+}
+
 /// What is lost if a cache is made on these devices, which have power: pages that a cache has, and its
 /// slow device does not. (What else is there is told if --force is missing.)
 async fn lost(of: &CacheDescription, devices: &CacheDevices) -> Vec<String> {
@@ -219,6 +255,8 @@ fn try_create(arguments: &CreateArguments) -> Result<Report, Failed> {
         let lost = lost(&of, &devices).await;
         if force {
             lost.iter().for_each(|lost| out::note(format_args!("note: {lost}")));
+        } else if of.label == LabelPlace::End {
+            check_adopted(&of, &devices, volume.caps().bytes()).await?;
         }
         let formatted = volume.format(force).await.map_err(|e| match &e {
             VolumeError::Open(open @ OpenError::NotBlank { .. }) => {

@@ -103,8 +103,8 @@ fn look(path: &Path) -> Result<Report, Failed> {
         let device = devices.flash.device();
         let found = FlashCache::<_, DeviceStore<MemberLink>>::describe(&device).await;
         let told = |e| Found::Failure(format!("{name}: {}", description.told(e)));
-        let described = found.clone().ok();
-        let flash = match found {
+        let (described, is_no_cache) = (found.clone().ok(), found == Err(OpenError::NoCache));
+        let mut flash = match found {
             Err(e) => told(e),
             Ok(found) => Found::Is(Flash {
                 name: flash,
@@ -120,9 +120,9 @@ fn look(path: &Path) -> Result<Report, Failed> {
         };
         let told = |e| Found::Failure(format!("{name}: {}", description.told(e)));
         let mut faults = Vec::new();
-        if let Some(is) = described.map(|found| found.page)
-            && is != description.page_bytes
-        {
+        let other_page = described.map(|found| found.page);
+        let other_page = other_page.filter(|is| *is != description.page_bytes);
+        if let Some(is) = other_page {
             let says = description.page_bytes;
             faults.push(format!(
                 "\"{name}\" says page_bytes = {says}, and the cache has pages of {is}: set it to {is}"
@@ -135,13 +135,19 @@ fn look(path: &Path) -> Result<Report, Failed> {
         let found = FlashCache::<MemberLink, _>::describe_store(&store).await;
         if let (Some(flash), Ok(Some(store))) = (described, &found)
             && let Err(e) = flash.check(store)
+            && !(other_page.is_some() && matches!(e, OpenError::StoreShrank { .. }))
         {
             faults.push(format!("{name}: {}", description.told(e)));
         }
+        // What to do about a flash device without a cache would destroy what the slow one lacks.
+        let needs_cache = matches!(&found, Ok(Some(s)) if s.state == StoreState::NeedsCache);
+        if described.is_none() && needs_cache && is_no_cache {
+            flash = Found::Failure(format!("{name}: {}", description.told(OpenError::NeedsCache)));
+        }
         let found = match (found, described) {
-            (Err(OpenError::OtherStore), Some(flash)) => {
+            (Err(OpenError::NoLabel), Some(flash)) => {
                 let place = FlashCache::<MemberLink, _>::check_label_place(&flash, &store).await;
-                Err(place.err().unwrap_or(OpenError::OtherStore))
+                Err(place.err().unwrap_or(OpenError::NoLabel))
             }
             (found, _) => found,
         };

@@ -95,7 +95,17 @@ fn try_resize(path: &Path, bytes: u64) -> Result<(Report, String), Failed> {
     let usage = |why| (why, out::USAGE);
     let description = CacheDescription::lasting(path).map_err(usage)?;
     let flash = description.flash.clone();
-    let told = |e: std::io::Error| (format!("{}: {e}", flash.display()), out::FAILED);
+    let told = |e: std::io::Error| {
+        use std::io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
+        let path = flash.display();
+        let why = match e.kind() {
+            FileTooLarge | QuotaExceeded | StorageFull => {
+                format!("{path}: {e}: make room, or give a smaller size")
+            }
+            _ => format!("{path}: {e}"),
+        };
+        (why, out::FAILED)
+    };
     let block = 4096;
     if !bytes.is_multiple_of(block) {
         let (path, more) = (flash.display(), bytes.next_multiple_of(block));

@@ -7,7 +7,7 @@
 //!    has in memory reaches the drive, because the open file fails permanently. After a restore a
 //!    new mount replaces it.
 
-mod filesystem;
+pub mod filesystem;
 mod layers;
 mod programs;
 mod table;
@@ -175,19 +175,23 @@ impl<B: LiveBox> MountFront<B> {
             .map_err(|e| format!("the drive cannot be read: {e}"))?;
         match content {
             Content::Nothing => Ok(Some(wanted.unwrap_or(4096))),
-            Content::Known(there, _) if there != kind => Err(format!(
+            Content::Known(there) if there.kind != kind => Err(format!(
                 "there is a file system on the drive already, {}: use --fs {}, or --force to overwrite it",
-                there.name(),
-                there.name()
+                there.kind.name(),
+                there.kind.name()
             )),
-            Content::Known(_, block) if wanted.is_some_and(|wanted| wanted != block) => {
+            Content::Known(there) if wanted.is_some_and(|wanted| wanted != there.block) => {
                 Err(format!(
-                    "there is {} with blocks of {block} bytes on the drive already: leave out \
+                    "there is {} with blocks of {} bytes on the drive already: leave out \
                      --fs-block, or use --force to overwrite it",
-                    kind.name()
+                    kind.name(),
+                    there.block
                 ))
             }
-            Content::Known(..) => Ok(None),
+            Content::Known(there) => match there.too_fine() {
+                Some(why) => Err(format!("{why}; or use --force to overwrite it")),
+                None => Ok(None),
+            },
             Content::Unknown => Err(
                 "there is something on the drive that is neither ext4 nor XFS: use --force to overwrite it"
                     .to_string(),

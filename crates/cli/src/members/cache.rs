@@ -365,7 +365,7 @@ pub fn cache_volume(
 }
 
 /// What the library says, and what the command says.
-const WORDS: [(&str, &str); 9] = [
+const WORDS: [(&str, &str); 10] = [
     ("or format it", "or make one with `tantalum cache create`"),
     (
         "may refuse pages: use another",
@@ -381,6 +381,7 @@ const WORDS: [(&str, &str); 9] = [
     ("format the cache anew to use one again", "`tantalum cache create --force` makes a new one"),
     ("open it with pages of", "set page_bytes in its description to"),
     ("or format the cache and lose", "or create the cache with --force and lose"),
+    ("restore the page from its log, and evict or forget it", "write it again, or discard it"),
 ];
 
 /// A text that calls a device by one of these words, with its path behind the first of them. "The
@@ -451,6 +452,7 @@ mod tests {
             OpenError::LabelElsewhere { is: LabelEnd::End }.to_string(),
             OpenError::GivenUp.to_string(),
             CacheError::Flash(IoError::NoSpace).to_string(),
+            CacheError::Damaged { page: 1, lsn: 2 }.to_string(),
         ];
         for text in said {
             let told = cache_in_words(&text);

@@ -3,7 +3,7 @@
 use super::model::is_model;
 use crate::out;
 use std::path::{Path, PathBuf};
-use tantalum_device::FileError;
+use tantalum_device::{FileError, bytes_in_words};
 use tantalum_log::{BlockingError, BlockingLog, BlockingOptions};
 
 /// Files that are removed with this.
@@ -49,6 +49,20 @@ fn lacks_room(why: &BlockingError) -> bool {
     }
 }
 
+/// A size is for a file that is made: one that is there keeps its own.
+#[allow(clippy::disallowed_methods, reason = "the edge: the files that the user names")]
+fn tell_ignored(path: &Path, size: Option<u64>, option: &str) {
+    let is = std::fs::metadata(path).ok().filter(|found| found.is_file()).map(|found| found.len());
+    if let (Some(size), Some(is)) = (size, is)
+        && size != is
+    {
+        let (name, is) = (path.display(), bytes_in_words(is));
+        out::note(format_args!(
+            "note: \"{name}\" is there already, with {is}: {option} is for a new file"
+        ));
+    }
+}
+
 /// Makes those files that are not there, if it is said how large, by the option of that name. Dropped,
 /// it removes them.
 ///
@@ -64,7 +78,11 @@ pub fn make_missing<'a>(
             let found = path.symlink_metadata();
             found.is_err_and(|e| e.kind() == std::io::ErrorKind::NotFound)
         };
-        if is_model(path) || !is_missing() {
+        if is_model(path) {
+            continue;
+        }
+        if !is_missing() {
+            tell_ignored(path, size, option);
             continue;
         }
         let Some(size) = size else {

@@ -235,7 +235,13 @@ fn an_adopted_device_keeps_its_data_in_place() {
     let new = file("adopted-2.toml", "");
     std::fs::remove_file(&new).expect("it is there");
     let said = cache("create", &[&new, of_flash, &other, of_slow, &full, adopt], 2).1;
-    assert!(said.contains("data where its label goes") && said.lines().count() == 1, "{said}");
+    assert!(said.contains("data in its last 1 MiB") && said.lines().count() == 1, "{said}");
+    // Also in the very last bytes, where partition tables have a copy.
+    let mut last = vec![0; 4 << 20];
+    last[(4 << 20) - 512] = 7;
+    std::fs::write(&full, last).expect("it can be written");
+    let said = cache("create", &[&new, of_flash, &other, of_slow, &full, adopt], 2).1;
+    assert!(said.contains("data in its last 1 MiB") && said.lines().count() == 1, "{said}");
     let (third, _, labelled) = made("adopted-3", &[]);
     let text = std::fs::read_to_string(&third).expect("a description");
     std::fs::write(&third, text.replace("= \"begin\"", "= \"end\"")).expect("written");
@@ -243,6 +249,39 @@ fn an_adopted_device_keeps_its_data_in_place() {
     let said = cache("create", &[&new, of_flash, &other, of_slow, &labelled, adopt], 2).1;
     assert!(said.contains("the label of a cache") && said.lines().count() == 1, "{said}");
     assert!(!new.exists());
+}
+
+/// An ext4 with so many blocks of `1024 << log` bytes, as far as a superblock says it.
+fn ext4(log: u8, blocks: u32) -> Vec<u8> {
+    let mut bytes = vec![0; 4 << 20];
+    let superblock = &mut bytes[1024..];
+    superblock[4..8].copy_from_slice(&blocks.to_le_bytes());
+    (superblock[24], superblock[56], superblock[57], superblock[96]) = (log, 0x53, 0xef, 0x40);
+    bytes
+}
+
+/// A file system must end before the label, and one that the kernel cannot mount on the volume is told.
+#[test]
+fn a_file_system_that_reaches_into_the_label_is_not_adopted() {
+    let at = file("adopted-fs.toml", "");
+    let (flash, slow) = (at.with_file_name("adopted-fs.flash"), at.with_file_name("adopted-fs"));
+    std::fs::write(&flash, vec![0; 8 << 20]).expect("it can be written");
+    let words = ["--flash", "--slow", "--adopt"].map(Path::new);
+    let create = |code| {
+        drop(std::fs::remove_file(&at));
+        let [of_flash, of_slow, adopt] = words;
+        cache("create", &[&at, of_flash, &flash, of_slow, &slow, adopt], code).1
+    };
+    std::fs::write(&slow, ext4(2, 769)).expect("it can be written");
+    let said = create(2);
+    let told = format!("make it smaller (`resize2fs \"{}\" 3072K`)", slow.display());
+    assert!(said.contains(&told) && said.lines().count() == 1, "{said}");
+    for (log, blocks, notes) in [(2, 768, 0), (0, 3072, 1)] {
+        std::fs::write(&slow, ext4(log, blocks)).expect("it can be written");
+        std::fs::write(&flash, vec![0; 8 << 20]).expect("it can be written");
+        let said = create(0);
+        assert_eq!(said.matches("mount it without --fs").count(), notes, "{said}");
+    }
 }
 
 #[test]

@@ -243,7 +243,8 @@ impl<B: LiveBox> Layers<B> {
     async fn attach(&self) -> Result<String, String> {
         let file = self.file_dir.join(FILE_NAME);
         let file = file.to_string_lossy();
-        let how = ["--find", "--show", "--direct-io=on", "--sector-size", "4096", &file];
+        let sector = filesystem::SECTOR.to_string();
+        let how = ["--find", "--show", "--direct-io=on", "--sector-size", &sector, &file];
         let mut last = Ok(String::new());
         // Two processes that look for a free loop device may find the same one.
         for _ in 0..5 {
