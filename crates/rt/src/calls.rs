@@ -58,6 +58,36 @@ pub struct Served<T, S, E> {
 }
 
 /// The way of other threads to a runtime; see [the module](self).
+///
+/// ```
+/// use std::sync::mpsc::Sender;
+/// use tantalum_rt::Inbox;
+/// use tantalum_rt::calls::{Calls, Served, ThreadError, ThreadOptions};
+/// use tantalum_rt::wall::WallOptions;
+///
+/// /// Adds this, and tells the sum.
+/// struct Add(u64, Sender<u64>);
+///
+/// let options = ThreadOptions { name: "adds", letters: 16, wall: WallOptions::default() };
+/// let (begun, calls) = Calls::start(
+///     options,
+///     async |_rt| Ok::<u64, ThreadError>(100), // what is opened in the thread
+///     |_rt, mut sum, mut letters: Inbox<Add>| Served {
+///         told: sum,
+///         serving: async move {
+///             while let Some(Add(more, answer)) = letters.next().await {
+///                 sum += more;
+///                 let _ = answer.send(sum);
+///             }
+///         },
+///         ended: |_why| (), // with an error if it had to
+///     },
+/// )?;
+/// assert_eq!(begun, 100);
+/// assert_eq!(calls.ask(|answer| Add(20, answer)), Some(120));
+/// assert_eq!(calls.ask(|answer| Add(3, answer)), Some(123));
+/// # Ok::<(), ThreadError>(())
+/// ```
 pub struct Calls<L> {
     /// `None` only while it is dropped.
     post: Option<Post<L>>,

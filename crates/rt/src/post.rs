@@ -67,6 +67,25 @@ impl Rt {
     /// A channel for letters from other threads, with room for `room` (at least 1). While
     /// there is a [`Post`] of it a runtime on the wall clock waits for letters instead of
     /// being stalled.
+    ///
+    /// ```
+    /// use tantalum_rt::Runtime;
+    /// use tantalum_rt::wall::WallOptions;
+    ///
+    /// let mut runtime = Runtime::wall_time(1, WallOptions::default())?;
+    /// let (post, mut inbox) = runtime.handle().inbox_of(4);
+    /// let thread = std::thread::spawn(move || (1..=10).try_for_each(|n| post.post_wait(n)));
+    /// let sum = runtime.block_on(async move {
+    ///     let mut sum = 0;
+    ///     while let Some(n) = inbox.next().await {
+    ///         sum += n;
+    ///     }
+    ///     sum
+    /// });
+    /// assert_eq!(sum.unwrap(), 55); // the thread has dropped the only post
+    /// assert_eq!(thread.join().unwrap(), Ok(()));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn inbox_of<T: Send>(&self, room: usize) -> (Post<T>, Inbox<T>) {
         self.inbox().add_channel();
         let state = State { letters: VecDeque::new(), waker: None, posts: 1, closed: false };

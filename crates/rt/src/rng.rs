@@ -7,6 +7,8 @@ use rand_core::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
 /// One stream of random numbers: PCG, 128-bit state (O'Neill 2014).
+///
+/// See [`Rt::stream`](crate::Rt::stream) for an example.
 #[derive(Clone, Debug)]
 pub struct Stream {
     pcg: Pcg64Mcg,

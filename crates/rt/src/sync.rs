@@ -13,6 +13,30 @@ use std::task::{Context, Poll};
 ///
 /// A notification is not stored. A task that waits for a condition checks it, waits, and checks
 /// again ([`WaitQueue::until`]).
+///
+/// ```
+/// use std::cell::Cell;
+/// use std::rc::Rc;
+/// use tantalum_rt::sync::WaitQueue;
+/// use tantalum_rt::{Nanos, Runtime};
+///
+/// let mut runtime = Runtime::virtual_time(1);
+/// let rt = runtime.handle();
+/// let filled = runtime.block_on(async move {
+///     let tank = Rc::new((Cell::new(0), WaitQueue::new(&rt, "a full tank")));
+///     let (clock, tap) = (rt.clone(), tank.clone());
+///     rt.spawn("a tap", async move {
+///         for litre in 1..=40 {
+///             clock.sleep(Nanos::from_millis(10)).await;
+///             tap.0.set(litre);
+///             tap.1.notify_all();
+///         }
+///     });
+///     tank.1.until(|| tank.0.get() >= 30).await;
+///     rt.now()
+/// });
+/// assert_eq!(filled.unwrap(), Nanos::from_millis(300));
+/// ```
 pub struct WaitQueue {
     rt: Rt,
     what: &'static str,

@@ -71,6 +71,27 @@ impl Space {
 }
 
 /// An open file. Dropping it closes it, once what was under way has ended.
+///
+/// ```
+/// use tantalum_rt::Runtime;
+/// use tantalum_rt::wall::{FileOptions, WallOptions, WriteOptions};
+///
+/// # let path = std::env::temp_dir().join(format!("tantalum-iofile-doc-{}", std::process::id()));
+/// # let at = path.clone();
+/// let mut runtime = Runtime::wall_time(1, WallOptions::default())?;
+/// let io = runtime.handle().io().expect("on the wall clock");
+/// let read = runtime.block_on(async move {
+///     let options = FileOptions { write: true, create: true, ..FileOptions::default() };
+///     let file = io.open(&path, options)?;
+///     let durable = WriteOptions { durable: true, ..WriteOptions::default() };
+///     file.write_with(b"hello world".to_vec(), 0, durable).await.0?;
+///     let (count, buf) = file.read_at(vec![0; 100], 6).await;
+///     Ok::<_, std::io::Error>(buf[..count?].to_vec()) // as far as the file goes
+/// });
+/// assert_eq!(read.unwrap()?, b"world");
+/// # std::fs::remove_file(at)?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
 pub struct IoFile {
     io: Io,
     pub(super) fd: Rc<OwnedFd>,
