@@ -53,6 +53,22 @@ pub struct GroupLimit {
 }
 
 /// What a device promises.
+///
+/// ```
+/// use tantalum_device::{Ack, Block, Caps, Data, IoError, Payload};
+///
+/// // A disk with a volatile cache, in blocks of 512 bytes.
+/// let safe = Caps::power_safe(2_000_000, Payload::Bytes);
+/// let disk =
+///     Caps { block_size: 512, atomic_unit: 512, ack: Ack::Volatile, ordered: false, ..safe };
+/// assert_eq!(disk.bytes(), 1_024_000_000);
+/// assert!(safe.ack.survives() && !disk.ack.survives());
+///
+/// let check = |at, data: Data<'_>| disk.check(at, data.kind(), data.blocks(disk.block_size));
+/// assert_eq!(check(Block(1_999_998), Data::Bytes(&[0; 1024])), Ok(2));
+/// let beyond = check(Block(1_999_999), Data::Bytes(&[0; 1024]));
+/// assert_eq!(beyond, Err(IoError::Invalid("the range ends beyond the end of the device")));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Caps {
     /// Bytes in a block: the unit of every address and length.
@@ -249,6 +265,48 @@ impl Allocation {
 }
 
 /// A block device that keeps the contract in the crate's documentation.
+///
+/// This layer lets nobody write to the device below it:
+///
+/// ```
+/// use tantalum_device::{
+///     AtomicError, Block, BlockDevice, Blocks, Caps, Data, DataMut, Durability, Extent, IoError,
+///     Payload, RamDevice, RamOptions, forward,
+/// };
+/// use tantalum_rt::Runtime;
+///
+/// struct ReadOnly<D>(D);
+///
+/// impl<D: BlockDevice> BlockDevice for ReadOnly<D> {
+///     forward!(0: caps, is_alive, arm_queue, blocks_its_thread, read, flush, allocation);
+///
+///     async fn write(&self, _: Block, _: Data<'_>, _: Durability) -> Result<(), IoError> {
+///         Err(IoError::ReadOnly)
+///     }
+///
+///     async fn write_atomic(&self, _: &[Extent<'_>]) -> Result<(), AtomicError> {
+///         Err(IoError::ReadOnly.into())
+///     }
+///
+///     async fn discard(&self, _: Blocks) -> Result<(), IoError> {
+///         Err(IoError::ReadOnly)
+///     }
+/// }
+///
+/// let mut runtime = Runtime::virtual_time(1);
+/// let ram = RamOptions::new(Caps::power_safe(16, Payload::Stamps));
+/// let ram = RamDevice::new(&runtime.handle(), ram);
+/// let read = runtime.block_on(async move {
+///     ram.write(Block(3), Data::Stamps(&[7]), Durability::Normal).await?;
+///     let device = ReadOnly(ram);
+///     let refused = device.write(Block(3), Data::Stamps(&[8]), Durability::Normal).await;
+///     assert_eq!(refused, Err(IoError::ReadOnly));
+///     let mut block = [0];
+///     device.read(Block(3), DataMut::Stamps(&mut block)).await?;
+///     Ok::<_, IoError>(block)
+/// });
+/// assert_eq!(read.unwrap(), Ok([7]));
+/// ```
 #[allow(async_fn_in_trait)] // One thread: no future here has to be Send.
 pub trait BlockDevice {
     /// What the device promises.
@@ -332,6 +390,39 @@ pub trait BlockDevice {
 }
 
 /// A box with a plug: something whose power can be cut and restored.
+///
+/// ```
+/// use tantalum_device::{
+///     Ack, Block, BlockDevice, Caps, Data, DataMut, Durability, IoError, Payload, PowerCycle,
+///     RamDevice, RamOptions,
+/// };
+/// use tantalum_rt::Runtime;
+///
+/// /// How many of 64 writes any box still has after a power cut, none of them flushed.
+/// async fn survivors(plug: &impl PowerCycle) -> Result<usize, IoError> {
+///     let device = plug.device();
+///     for block in 0..64 {
+///         device.write(Block(block), Data::Stamps(&[1]), Durability::Normal).await?;
+///     }
+///     plug.cut();
+///     assert_eq!(device.flush().await, Err(IoError::PowerLost));
+///     plug.off().await;
+///     plug.power_on().await?;
+///     let mut blocks = [0; 64];
+///     plug.device().read(Block(0), DataMut::Stamps(&mut blocks)).await?;
+///     Ok(blocks.iter().filter(|stamp| **stamp == 1).count())
+/// }
+///
+/// let of = |caps| {
+///     let mut runtime = Runtime::virtual_time(1);
+///     let ram = RamDevice::new(&runtime.handle(), RamOptions::new(caps));
+///     runtime.block_on(async move { survivors(&ram).await }).unwrap()
+/// };
+/// let caps = Caps::power_safe(64, Payload::Stamps);
+/// assert_eq!(of(caps)?, 64);
+/// assert!(of(Caps { ack: Ack::Volatile, ordered: false, ..caps })? < 64);
+/// # Ok::<(), IoError>(())
+/// ```
 #[allow(async_fn_in_trait)]
 pub trait PowerCycle {
     /// The host's end of the link.

@@ -26,6 +26,8 @@ use std::rc::Rc;
 use tantalum_rt::{Nanos, Rt, Stream};
 
 /// What a [`RamDevice`] promises and how long it takes.
+///
+/// See [`RamDevice`] for an example.
 #[derive(Clone, Debug)]
 pub struct RamOptions {
     /// What it promises; any combination.

@@ -15,6 +15,20 @@ const LONGEST: u64 = 86_400_000_000_000;
 
 /// A histogram of latencies: bounded memory, three significant digits, up to a
 /// day. What is longer counts as a day.
+///
+/// ```
+/// use tantalum_device::Latencies;
+/// use tantalum_rt::Nanos;
+///
+/// let mut latencies = Latencies::default();
+/// (1..=1000).for_each(|ns| latencies.record(Nanos(ns)));
+/// assert_eq!((latencies.p50(), latencies.p99()), (Nanos(500), Nanos(990)));
+/// assert_eq!(latencies.within(&[Nanos(100), Nanos(1000)]), [100, 1000]);
+///
+/// let mut twice = latencies.clone();
+/// twice.merge(&latencies);
+/// assert_eq!((twice.count(), twice.p50()), (2000, Nanos(500)));
+/// ```
 #[derive(Clone, Debug)]
 pub struct Latencies {
     histogram: Histogram<u64>,
@@ -109,6 +123,8 @@ pub struct KindStats {
 }
 
 /// What was counted of all kinds.
+///
+/// See [`Stats`] for an example.
 #[derive(Clone, Debug, Default)]
 pub struct DeviceStats {
     kinds: [KindStats; 6],

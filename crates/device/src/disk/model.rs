@@ -10,6 +10,8 @@ use tantalum_rt::Nanos;
 const RUN_BYTES: u64 = 256 << 10;
 
 /// The parameters of a disk.
+///
+/// See [`Disk`](crate::Disk) for an example.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DiskModel {

@@ -54,6 +54,8 @@ const CHUNK: usize = 1 << 20;
 const PARTS: usize = 16;
 
 /// How a file is used as a device.
+///
+/// See [`File`] for an example.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileSettings {
     /// Bytes in a block: a power of two, at most 1 MiB. `None`: the smallest that the kernel

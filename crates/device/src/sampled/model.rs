@@ -10,6 +10,35 @@ const STEPS: u64 = 1 << 20;
 
 /// The parameters of a sampled device. All of them are keys of a TOML file; those with a default
 /// may be left out. Percentages are of what the tables say.
+///
+/// ```
+/// use tantalum_device::{
+///     Block, BlockDevice, Data, DataMut, Durability, IoError, LatencyRow, Payload, SampledModel,
+/// };
+/// use tantalum_rt::{Nanos, Runtime};
+///
+/// let row = |command: &str, us: [u64; 3]| LatencyRow {
+///     command: command.into(),
+///     stream: None,
+///     bytes: 4096,
+///     us: us.into(), // the least, the median, the most
+/// };
+/// let rows = vec![row("read", [90, 100, 200]), row("write", [200, 250, 1000])];
+/// let model = SampledModel::plain(4096, 1000, rows);
+///
+/// let mut runtime = Runtime::virtual_time(1);
+/// let rt = runtime.handle();
+/// let device = model.build(&rt, "usb", Payload::Stamps, None).unwrap();
+/// let times = runtime.block_on(async move {
+///     device.write(Block(0), Data::Stamps(&[1]), Durability::Normal).await?;
+///     let write = rt.now();
+///     device.read(Block(0), DataMut::Stamps(&mut [0])).await?;
+///     Ok::<_, IoError>((write, rt.now() - write))
+/// });
+/// let (write, read) = times.unwrap().unwrap();
+/// assert!((Nanos::from_micros(200)..=Nanos::from_millis(1)).contains(&write), "{write}");
+/// assert!((Nanos::from_micros(90)..=Nanos::from_micros(200)).contains(&read), "{read}");
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SampledModel {
