@@ -10,6 +10,27 @@ use crate::{Lsn, OpenError, Role};
 use tantalum_device::BlockDevice;
 
 /// What a device of a log says.
+///
+/// ```
+/// use tantalum_device::{Caps, Payload, RamDevice, RamOptions};
+/// use tantalum_log::{CreateOptions, DeviceDescription, Log, LogDevice, OpenError, Role};
+/// use tantalum_rt::Runtime;
+///
+/// let mut runtime = Runtime::virtual_time(1);
+/// let rt = runtime.handle();
+/// let described = runtime.block_on(async move {
+///     let caps = Caps::power_safe(2048, Payload::Bytes);
+///     let device = |name| LogDevice::new(name, RamDevice::new(&rt, RamOptions::new(caps)));
+///     let (array, archive) = ([device("sda"), device("sdb")], device("sdc"));
+///     Log::create(&rt, &array, Some(&archive), &CreateOptions::default()).await?;
+///     let of_log = DeviceDescription::read(&archive).await?;
+///     let blank = DeviceDescription::read(&device("sdd")).await;
+///     Ok::<_, OpenError>((of_log, blank))
+/// });
+/// let (of_log, blank) = described.unwrap().unwrap();
+/// assert_eq!((of_log.role, of_log.devices), (Role::Archive, 3));
+/// assert!(blank.is_err()); // it is of no log
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceDescription {
     /// The identity of the log.

@@ -20,6 +20,8 @@ use tantalum_device::BlockDevice;
 use tantalum_rt::{Domain, Rt, first};
 
 /// Where a record was put.
+///
+/// See [`Records`] for an example.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Appended {
     /// Where it begins.

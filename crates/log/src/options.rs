@@ -6,6 +6,8 @@ use tantalum_device::SampledModel;
 use tantalum_rt::Nanos;
 
 /// A device with the name by which messages call it.
+///
+/// See [`Log`](crate::Log) for an example.
 #[derive(Clone, Debug)]
 pub struct LogDevice<D> {
     /// Its name, for example its path.
@@ -22,6 +24,34 @@ impl<D> LogDevice<D> {
 }
 
 /// How a log is made. It stays so.
+///
+/// With two copies a log outlives the loss of a device:
+///
+/// ```
+/// use tantalum_device::{Caps, Payload, RamDevice, RamOptions};
+/// use tantalum_log::{CreateOptions, Log, LogDevice, OpenOptions};
+/// use tantalum_rt::Runtime;
+///
+/// let mut runtime = Runtime::virtual_time(1);
+/// let rt = runtime.handle();
+/// let first = runtime.block_on(async move {
+///     let caps = Caps::power_safe(2048, Payload::Bytes);
+///     let device = |name| LogDevice::new(name, RamDevice::new(&rt, RamOptions::new(caps)));
+///     let mut devices = vec![device("sda"), device("sdb")];
+///     let two = CreateOptions { copies: 2, ..CreateOptions::default() };
+///     Log::create(&rt, &devices, None, &two).await?;
+///     let log = Log::open(&rt, devices.clone(), OpenOptions::default()).await?;
+///     log.commit(b"paid").await?;
+///     log.close().await?;
+///
+///     devices.pop(); // it is gone, with all that it had
+///     let degraded = OpenOptions { degraded: true, ..OpenOptions::default() };
+///     let log = Log::open(&rt, devices, degraded).await?;
+///     let first = log.read(log.first())?.next().await?;
+///     Ok::<_, Box<dyn std::error::Error>>(first)
+/// });
+/// assert_eq!(first.unwrap().unwrap().unwrap().bytes, b"paid");
+/// ```
 #[derive(Clone, Debug)]
 pub struct CreateOptions {
     /// On how many devices each record is before it counts as durable: 1 or 2.
@@ -97,6 +127,34 @@ pub struct Expects {
 }
 
 /// How a log is used. It may be different each time.
+///
+/// This log says that it is full, where others would wait for the checkpoint:
+///
+/// ```
+/// use tantalum_device::{Caps, Payload, RamDevice, RamOptions};
+/// use tantalum_log::{CreateOptions, Log, LogDevice, LogError, OpenOptions, WhenFull};
+/// use tantalum_rt::Runtime;
+///
+/// let mut runtime = Runtime::virtual_time(1);
+/// let rt = runtime.handle();
+/// let done = runtime.block_on(async move {
+///     let ram = RamDevice::new(&rt, RamOptions::new(Caps::power_safe(1024, Payload::Bytes)));
+///     let devices = vec![LogDevice::new("sda", ram)];
+///     Log::create(&rt, &devices, None, &CreateOptions::default()).await.unwrap();
+///     let options = OpenOptions { when_full: WhenFull::Fail, ..OpenOptions::default() };
+///     let log = Log::open(&rt, devices, options).await.unwrap();
+///     let refused = loop {
+///         if let Err(error) = log.commit(&[1; 4000]).await {
+///             break error;
+///         }
+///     };
+///     assert!(matches!(refused, LogError::Full { .. }), "{refused}");
+///
+///     log.checkpoint(log.end(), 1).await?; // the records before it are not needed any more
+///     log.commit(&[1; 4000]).await
+/// });
+/// done.unwrap().unwrap();
+/// ```
 #[derive(Clone, Debug)]
 pub struct OpenOptions {
     /// Bytes of memory for the newest part of the log. Appends wait while it is full.

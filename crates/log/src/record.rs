@@ -17,6 +17,8 @@ use crc32c::{crc32c, crc32c_append};
 pub(crate) const FRAME: usize = 8;
 
 /// A record of the log.
+///
+/// See [`Records`](crate::Records) for an example.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
     /// Where it begins.

@@ -13,6 +13,33 @@ use std::rc::Rc;
 use tantalum_device::BlockDevice;
 
 /// The records of a log from an LSN on, up to what was durable when the reading began.
+///
+/// ```
+/// use tantalum_device::{Caps, Payload, RamDevice, RamOptions};
+/// use tantalum_log::{CreateOptions, Log, LogDevice, LogError, Lsn, OpenOptions};
+/// use tantalum_rt::Runtime;
+///
+/// let mut runtime = Runtime::virtual_time(1);
+/// let rt = runtime.handle();
+/// let read = runtime.block_on(async move {
+///     let ram = RamDevice::new(&rt, RamOptions::new(Caps::power_safe(2048, Payload::Bytes)));
+///     let devices = vec![LogDevice::new("sda", ram)];
+///     Log::create(&rt, &devices, None, &CreateOptions::default()).await.unwrap();
+///     let log = Log::open(&rt, devices, OpenOptions::default()).await.unwrap();
+///     let first = log.commit(b"first").await?;
+///     let second = log.commit(b"second").await?;
+///
+///     let mut records = log.read(first.end)?;
+///     log.commit(b"third").await?; // after the reading began
+///     let record = records.next().await?.unwrap();
+///     assert_eq!((record.lsn, record.end), (second.lsn, second.end));
+///     assert_eq!(record.bytes, b"second");
+///     assert_eq!(records.next().await?, None);
+///
+///     log.read(Lsn(second.lsn.0 + 1))?.next().await // no record begins there
+/// });
+/// assert!(matches!(read.unwrap(), Err(LogError::NoRecord { .. })));
+/// ```
 pub struct Records<D> {
     core: Rc<Core<D>>,
     merge: Merge<D>,

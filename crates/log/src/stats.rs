@@ -41,6 +41,35 @@ pub struct DeviceStats {
 }
 
 /// What a log has done since it was opened, and how it is now.
+///
+/// ```
+/// use tantalum_device::{Caps, CommandKind, Faults, Payload, RamDevice, RamOptions};
+/// use tantalum_log::{CreateOptions, DeviceHealth, Log, LogDevice, OpenOptions};
+/// use tantalum_rt::Runtime;
+///
+/// let mut runtime = Runtime::virtual_time(1);
+/// let rt = runtime.handle();
+/// let stats = runtime.block_on(async move {
+///     let device = |name| {
+///         let ram = RamDevice::new(&rt, RamOptions::new(Caps::power_safe(2048, Payload::Bytes)));
+///         LogDevice::new(name, Faults::new(&rt, ram, name))
+///     };
+///     let devices = vec![device("sda"), device("sdb")];
+///     let create = CreateOptions { copies: 2, ..CreateOptions::default() };
+///     Log::create(&rt, &devices, None, &create).await.unwrap();
+///     let log = Log::open(&rt, devices.clone(), OpenOptions::default()).await.unwrap();
+///     assert_eq!(log.stats().without(), None);
+///
+///     devices[1].device.fail_nth(CommandKind::Write, 1);
+///     log.commit(b"paid").await.unwrap();
+///     log.stats()
+/// });
+/// let stats = stats.unwrap();
+/// assert_eq!((stats.records, stats.durable), (1, stats.end));
+/// assert_eq!(stats.devices[1].health, DeviceHealth::Failed);
+/// let words = "device 1 (\"sdb\") is lost, and records have fewer copies";
+/// assert_eq!(stats.without().unwrap(), words);
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogStats {
     /// The checkpoint: the log begins here.

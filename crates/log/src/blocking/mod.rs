@@ -81,6 +81,8 @@ use tantalum_rt::wall::{WallOptions, random};
 use thread::{Letter, Replacement};
 
 /// How a log is used from threads.
+///
+/// See [`BlockingLog`] for an example.
 #[derive(Clone, Debug, Default)]
 pub struct BlockingOptions {
     /// How the log is used.

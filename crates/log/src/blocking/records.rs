@@ -10,6 +10,8 @@ use tantalum_rt::Post;
 
 /// The records of a log from an LSN on, up to what was durable when the reading began; see
 /// [`BlockingLog::read`](super::BlockingLog::read). After an error there is nothing more.
+///
+/// See [`BlockingLog`](super::BlockingLog) for an example.
 pub struct BlockingRecords {
     pub(super) ask: Option<Post<More>>,
     pub(super) piece: IntoIter<Record>,

@@ -9,6 +9,8 @@ use tantalum_device::{
 };
 
 /// A log volume as a device. It ends with the power; after a restart, take a new one.
+///
+/// See [`LogVolume`](crate::LogVolume) for an example.
 pub struct VolumeDevice<L: BlockDevice + Clone + 'static, B> {
     pub(crate) caps: Caps,
     pub(crate) link: Link,

@@ -5,6 +5,8 @@ use tantalum_device::GroupLimit;
 use tantalum_rt::Nanos;
 
 /// How a log volume is used.
+///
+/// See [`LogVolume`](crate::LogVolume) for an example.
 #[derive(Clone, Debug)]
 pub struct VolumeOptions {
     /// The name by which messages call the backing, for example its path.
