@@ -9,6 +9,34 @@ use std::rc::Rc;
 use tantalum_device::BlockDevice;
 
 /// An open file. Cheap to clone; dropping the last clone closes the file, which writes nothing.
+///
+/// ```
+/// use tantalum_device::{Caps, GroupLimit, Payload, RamDevice, RamOptions};
+/// use tantalum_files::{Files, FilesError, FormatOptions, MountOptions, Promise};
+/// use tantalum_rt::Runtime;
+///
+/// let mut runtime = Runtime::virtual_time(1);
+/// let rt = runtime.handle();
+/// let done = runtime.block_on(async move {
+///     let limit = GroupLimit { extents: 8, bytes: 1 << 20 };
+///     let caps = Caps::power_safe(4096, Payload::Bytes);
+///     let caps = Caps { atomic_group: Some(limit), ..caps };
+///     let device = RamDevice::new(&rt, RamOptions::new(caps));
+///     Files::format(&rt, &device, &FormatOptions::default()).await?;
+///     let files = Files::mount(&rt, device, &MountOptions::default()).await?;
+///     let file = files.create(b"accounts", Promise::Durable).await?;
+///
+///     // After any crash both ranges are there, or none.
+///     file.write_atomic(&[(0, b"alice 90"), (1 << 16, b"bob 10")]).await?;
+///     let mut to = [0; 16];
+///     assert_eq!(file.read(1 << 16, &mut to).await?, 6); // up to the end of the file
+///     assert_eq!(&to[..6], b"bob 10");
+///     file.truncate(5).await?;
+///     assert_eq!((file.size(), file.read(0, &mut to).await?), (5, 5));
+///     Ok::<(), FilesError>(())
+/// });
+/// done.unwrap().unwrap();
+/// ```
 pub struct File<D: BlockDevice> {
     pub(crate) files: Files<D>,
     pub(crate) node: Rc<Node>,

@@ -11,6 +11,8 @@ use tantalum_device::{BlockDevice, GroupLimit};
 use tantalum_rt::Rt;
 
 /// How a device is formatted.
+///
+/// See [`Files`] for an example.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FormatOptions {
     /// Bytes in a chunk, the unit of allocation: a power of two, no smaller than a
@@ -31,6 +33,8 @@ impl Default for FormatOptions {
 }
 
 /// How a device is used.
+///
+/// See [`Files`] for an example.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MountOptions {
     /// Whether [`File::sync`] and [`Promise::Durable`] flush the device. Without barriers, they
@@ -77,6 +81,36 @@ pub struct Space {
 }
 
 /// A mounted file layer. Cheap to clone; a clone is the same mount.
+///
+/// ```
+/// use tantalum_device::{Ack, Caps, Payload, PowerCycle, RamDevice, RamOptions};
+/// use tantalum_files::{Files, FormatOptions, MountOptions, Promise};
+/// use tantalum_rt::Runtime;
+///
+/// let mut runtime = Runtime::virtual_time(1);
+/// let rt = runtime.handle();
+/// let done = runtime.block_on(async move {
+///     let caps = Caps::power_safe(4096, Payload::Bytes);
+///     let caps = Caps { ack: Ack::Volatile, ordered: false, ..caps };
+///     let ram = RamDevice::new(&rt, RamOptions::new(caps));
+///     Files::format(&rt, &ram.device(), &FormatOptions::default()).await?;
+///     let files = Files::mount(&rt, ram.device(), &MountOptions::default()).await?;
+///     files.create(b"settings", Promise::Durable).await?.write(0, b"old").await?;
+///     // The new file takes the place of the old one, or after a crash the old one is there.
+///     let new = files.create(b"settings.new", Promise::Completed).await?;
+///     new.write(0, b"newer").await?;
+///     new.sync().await?;
+///     files.rename(b"settings.new", b"settings", Promise::Durable).await?;
+///
+///     ram.cut();
+///     ram.power_on().await?;
+///     let files = Files::mount(&rt, ram.device(), &MountOptions::default()).await?;
+///     let names = files.list().into_iter().map(|entry| (entry.name, entry.size));
+///     assert_eq!(names.collect::<Vec<_>>(), [(b"settings".to_vec(), 5)]);
+///     Ok::<(), Box<dyn std::error::Error>>(())
+/// });
+/// done.unwrap().unwrap();
+/// ```
 pub struct Files<D> {
     pub(crate) inner: Rc<Inner<D>>,
 }
