@@ -70,6 +70,8 @@ use tantalum_rt::wall::{WallOptions, random};
 use thread::{Ended, Letter, Opened};
 
 /// How a cache is used from threads.
+///
+/// See [`BlockingCache`] for an example.
 #[derive(Clone, Debug)]
 pub struct BlockingOptions {
     /// How the cache is used.

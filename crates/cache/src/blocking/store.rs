@@ -16,6 +16,59 @@ use tantalum_rt::Rt;
 /// A slow store whose calls block: disks, a network volume, the files of a database. As
 /// [`SlowStore`], which says more. Several calls may be under way at once, in different threads,
 /// never two writes of one page.
+///
+/// ```
+/// use std::sync::{Arc, Mutex};
+/// use tantalum_cache::blocking::{BlockingCache, BlockingOptions, BlockingStore, Slow};
+/// use tantalum_cache::flash::{FormatOptions, NoHost};
+/// use tantalum_device::IoError;
+///
+/// /// Pages of 4 KiB in memory, which nothing survives.
+/// struct Memory(Mutex<Vec<u8>>);
+///
+/// impl BlockingStore for Memory {
+///     fn pages(&self) -> u64 {
+///         self.0.lock().unwrap().len() as u64 / 4096
+///     }
+///
+///     fn read(&self, page: u64, buf: &mut [u8]) -> Result<(), IoError> {
+///         let at = page as usize * 4096;
+///         buf.copy_from_slice(&self.0.lock().unwrap()[at..at + buf.len()]);
+///         Ok(())
+///     }
+///
+///     fn write(&self, first: u64, data: &[u8]) -> Result<(), IoError> {
+///         let at = first as usize * 4096;
+///         self.0.lock().unwrap()[at..at + data.len()].copy_from_slice(data);
+///         Ok(())
+///     }
+///
+///     fn flush(&self) -> Result<(), IoError> {
+///         Ok(())
+///     }
+/// }
+///
+/// # let folder = std::env::temp_dir().join(format!("tantalum-store-doc-{}", std::process::id()));
+/// # std::fs::create_dir_all(&folder)?;
+/// # let flash = folder.join("flash");
+/// # let _ = std::fs::remove_file(&flash);
+/// # let mut options = BlockingOptions::default();
+/// # options.file.buffered = true;
+/// # BlockingCache::make_file(&flash, 16 << 20, &options)?;
+/// let memory = Arc::new(Memory(Mutex::new(vec![5; 100 * 4096])));
+/// let slow = Slow::Store(memory.clone());
+/// BlockingCache::format(&flash, &slow, &FormatOptions::default(), &options)?;
+/// let cache = BlockingCache::open(&flash, &slow, Arc::new(NoHost), options)?;
+/// let mut page = vec![0; 4096];
+/// cache.fetch(99, &mut page)?;
+/// assert_eq!(page, [5; 4096]);
+/// cache.evict(99, &[6; 4096], true, 1)?;
+/// cache.clean()?; // everything that is dirty
+/// assert_eq!(memory.0.lock().unwrap()[99 * 4096], 6);
+/// cache.close()?;
+/// # std::fs::remove_dir_all(&folder)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub trait BlockingStore: Send + Sync + 'static {
     /// How many pages there are: their numbers are below.
     fn pages(&self) -> u64;

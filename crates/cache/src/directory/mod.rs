@@ -131,6 +131,8 @@ pub struct Entry {
 }
 
 /// A directory, as one owner works on it. Copies are for other threads of the same owner.
+///
+/// See [the module](self) for an example.
 #[derive(Clone)]
 pub struct Directory {
     region: Region,

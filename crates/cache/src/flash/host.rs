@@ -17,6 +17,47 @@ pub struct PageOut {
 
 /// The program above the cache: its log and its buffer pool. All calls return at once, and must not
 /// call the cache.
+///
+/// ```
+/// use std::cell::Cell;
+/// use std::rc::Rc;
+/// use tantalum_cache::flash::{
+///     CacheError, DeviceStore, FlashCache, FormatOptions, Host, OpenOptions,
+/// };
+/// use tantalum_device::{Caps, Payload, RamDevice, RamOptions};
+/// use tantalum_rt::Runtime;
+///
+/// /// A database, of which the cache has to know how far its log is durable.
+/// struct Database {
+///     durable: Cell<u64>,
+/// }
+///
+/// impl Host for Database {
+///     fn log_stable(&self) -> u64 {
+///         self.durable.get()
+///     }
+/// }
+///
+/// let mut runtime = Runtime::virtual_time(1);
+/// let rt = runtime.handle();
+/// let done = runtime.block_on(async move {
+///     let device = |blocks| {
+///         RamDevice::new(&rt, RamOptions::new(Caps::power_safe(blocks, Payload::Bytes)))
+///     };
+///     let (flash, slow) = (device(4096), DeviceStore::new(device(10_000), 4096)?);
+///     FlashCache::format(&rt, &flash, &slow, &FormatOptions::default()).await?;
+///     let database = Rc::new(Database { durable: Cell::new(99) });
+///     let options = OpenOptions::default();
+///     let cache = FlashCache::open(&rt, flash, slow, database.clone(), options).await?;
+///
+///     let refused = cache.evict(7, &[1; 4096], true, 100).await.unwrap_err();
+///     assert_eq!(refused, CacheError::LogFirst { page: 7, lsn: 100, stable: 99 });
+///     database.durable.set(100); // the log was flushed
+///     cache.evict(7, &[1; 4096], true, 100).await?;
+///     Ok::<(), Box<dyn std::error::Error>>(())
+/// });
+/// done.unwrap().unwrap();
+/// ```
 pub trait Host {
     /// The log is durable up to here: a dirty page whose LSN is higher may not leave RAM.
     fn log_stable(&self) -> u64 {

@@ -29,6 +29,8 @@ pub enum RestartBy {
 }
 
 /// How a cache is made.
+///
+/// See [`FlashCache`](crate::flash::FlashCache) for an example.
 #[derive(Clone, Debug)]
 pub struct FormatOptions {
     /// Bytes of a page: a power of two from 512 bytes to 1 MiB, and a multiple of the blocks of
@@ -64,6 +66,8 @@ impl Default for FormatOptions {
 }
 
 /// How a cache is used. It may be different at each start.
+///
+/// See [`FlashCache`](crate::flash::FlashCache) for an example.
 #[derive(Clone, Debug)]
 pub struct OpenOptions {
     /// `None`: as at the last start.

@@ -108,6 +108,8 @@ impl fmt::Display for LabelEnd {
 /// A block device as a slow store: a label at its beginning, and the pages from 1 MiB on. One that
 /// [adopts](DeviceStore::adopting) what is on the device has the pages first, and the label behind
 /// them.
+///
+/// See [`FlashCache`](crate::flash::FlashCache) for an example.
 #[derive(Clone, Debug)]
 pub struct DeviceStore<D> {
     device: D,

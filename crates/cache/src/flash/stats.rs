@@ -3,6 +3,8 @@
 use crate::policy::GhostCounts;
 
 /// How the cache was found when it was opened.
+///
+/// See [`CacheStats`] for an example.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RestartStats {
     /// It was closed: the segments had the whole directory.
@@ -22,6 +24,43 @@ pub struct RestartStats {
 }
 
 /// What a cache has done since it was opened, in pages where nothing else is said.
+///
+/// ```
+/// use std::rc::Rc;
+/// use tantalum_cache::flash::{DeviceStore, FlashCache, FormatOptions, NoHost, OpenOptions};
+/// use tantalum_device::{Caps, Payload, RamDevice, RamOptions};
+/// use tantalum_rt::Runtime;
+///
+/// let mut runtime = Runtime::virtual_time(1);
+/// let rt = runtime.handle();
+/// let done = runtime.block_on(async move {
+///     let device = |blocks| {
+///         RamDevice::new(&rt, RamOptions::new(Caps::power_safe(blocks, Payload::Bytes)))
+///     };
+///     let (flash, slow) = (device(4096), DeviceStore::new(device(10_000), 4096)?);
+///     FlashCache::format(&rt, &flash, &slow, &FormatOptions::default()).await?;
+///     let open = || {
+///         let (flash, slow) = (flash.clone(), slow.clone());
+///         FlashCache::open(&rt, flash, slow, Rc::new(NoHost), OpenOptions::default())
+///     };
+///
+///     let cache = open().await?;
+///     let mut page = vec![0; 4096];
+///     for lsn in 1..=3 {
+///         cache.fetch(7, &mut page).await?;
+///         cache.evict(7, &page, true, lsn).await?;
+///     }
+///     let stats = cache.stats();
+///     assert_eq!((stats.fetches, stats.hits), (3, 2)); // the first one from the slow store
+///     assert_eq!((stats.dirty_evictions, stats.pages), (3, 1));
+///     cache.close().await?;
+///
+///     let restart = open().await?.stats().restart;
+///     assert_eq!((restart.clean, restart.found), (true, 1));
+///     Ok::<(), Box<dyn std::error::Error>>(())
+/// });
+/// done.unwrap().unwrap();
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CacheStats {
     /// Fetches.

@@ -103,6 +103,8 @@ impl FromStr for Kind {
 }
 
 /// A policy with its size and its options.
+///
+/// See [`Sim`](super::sim::Sim) for an example.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
     /// The policy.

@@ -92,6 +92,26 @@ pub struct Occupancy {
 /// A replacement policy. See the module for what all of them hold.
 ///
 /// Each event adds its operations to `work`, which the driver clears.
+///
+/// ```
+/// use tantalum_cache::policy::{Access, Config, Exit, Kind, Lsn, NoPull, PageId, Work};
+///
+/// let mut policy = Config::new(Kind::Gsc, 256, 4096).build()?;
+/// let mut work = Work::new();
+/// let access = Access { page: PageId(7), client: 0 };
+/// assert_eq!(policy.fetch(access, &mut work), None);
+/// policy.fetched(access, Lsn(1), &mut work); // from the slow store
+/// let exit = Exit { page: PageId(7), client: 0, lsn: Lsn(2), dirty: true, fdirty: true };
+/// policy.evict(exit, &mut NoPull, &mut work);
+/// assert!(work.ops().is_empty()); // it waits in memory for its batch
+///
+/// policy.flush(&mut work);
+/// assert!(!work.ops().is_empty()); // now the driver has something to do
+/// work.clear();
+/// let hit = policy.fetch(access, &mut work).unwrap();
+/// assert!(hit.lsn == Lsn(2) && hit.dirty && hit.frame.is_some());
+/// # Ok::<(), tantalum_cache::policy::ConfigError>(())
+/// ```
 pub trait Policy {
     /// RAM misses a page: is it on flash? On `None` the driver reads it from the slow store and
     /// calls [`Policy::fetched`].

@@ -15,6 +15,8 @@ pub enum CleanEntry {
 }
 
 /// How a cache volume is made and used.
+///
+/// See [`CacheVolume`](crate::volume::CacheVolume) for an example.
 #[derive(Clone, Debug)]
 pub struct VolumeOptions {
     /// How its cache is made, also in place of a lost one. A volume with pages of another size than
