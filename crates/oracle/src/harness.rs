@@ -52,6 +52,8 @@ impl Default for Mix {
 }
 
 /// What to do to a box.
+///
+/// See [`crash_run`] for an example.
 #[derive(Clone, Copy, Debug)]
 pub struct CrashPlan {
     /// Rounds of work and cut.
@@ -98,6 +100,8 @@ impl Default for CrashPlan {
 }
 
 /// What a run came to.
+///
+/// See [`crash_run`] for an example.
 #[derive(Clone, Debug)]
 pub struct CrashReport {
     /// The run's seed.

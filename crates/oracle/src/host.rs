@@ -9,6 +9,8 @@ use tantalum_device::{
 
 /// A host's view of a device. It writes data that the oracle recognizes. A command is submitted by
 /// the first poll of its future, and may be dropped at any time.
+///
+/// See [`Oracle`] for an example.
 #[derive(Clone)]
 pub struct Host<D> {
     device: D,

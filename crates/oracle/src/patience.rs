@@ -12,6 +12,27 @@ use tantalum_rt::{Nanos, Rt};
 pub const PATIENCE: Nanos = Nanos::from_secs(60);
 
 /// Commands that wait for a device.
+///
+/// ```
+/// use std::rc::Rc;
+/// use tantalum_oracle::patience::Patience;
+/// use tantalum_rt::{Nanos, Runtime};
+///
+/// let mut runtime = Runtime::virtual_time(1);
+/// let rt = runtime.handle();
+/// let hang = runtime.block_on(async move {
+///     let patience = Rc::new(Patience::new(&rt));
+///     let (clock, watched) = (rt.clone(), patience.clone());
+///     rt.spawn("a command", async move {
+///         watched.watch(clock.sleep(Nanos::from_secs(100))).await;
+///     });
+///     rt.sleep(Nanos::from_secs(59)).await;
+///     assert_eq!(patience.hang(), None); // it may be slow
+///     rt.sleep(Nanos::from_secs(2)).await;
+///     patience.hang()
+/// });
+/// assert_eq!(hang.unwrap().unwrap().waiting, 1);
+/// ```
 pub struct Patience {
     rt: Rt,
     waiting: Cell<u64>,

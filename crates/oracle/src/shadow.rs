@@ -118,6 +118,8 @@ pub struct Witness {
 }
 
 /// A device under the eyes of a [`Witness`].
+///
+/// See [`Witness`] for an example.
 #[derive(Clone)]
 pub struct Shadow<D> {
     inner: D,
