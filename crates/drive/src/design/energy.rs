@@ -113,6 +113,8 @@ pub enum InFlight {
 }
 
 /// A drive as its energy model sees it.
+///
+/// See [`EnergyModel::of`] for an example.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct EnergyModel {
     /// What it is called.

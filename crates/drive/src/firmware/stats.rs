@@ -7,6 +7,8 @@ macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
         /// Counters of a drive since it was made, over all power cycles. Bytes are
         /// bytes of whole sectors, or of whole pages where pages are named.
+        ///
+        /// See [`Drive::stats`](crate::Drive::stats) for an example.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         pub struct DriveStats { $($(#[$doc])* pub $name: u64,)*
             /// Time that commands waited for room in the buffer, summed over commands.

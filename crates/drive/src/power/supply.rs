@@ -20,6 +20,8 @@ use tantalum_rt::sync::WaitQueue;
 use tantalum_rt::{Nanos, Rt, first};
 
 /// The outcome of a power cut: whether protected memory was saved, and the energy it took.
+///
+/// See [`Drive::last_power_loss`](crate::Drive::last_power_loss) for an example.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct PowerLoss {
     /// Joules that there were.

@@ -7,6 +7,33 @@ use tantalum_nand::{OpError, Unit};
 use tantalum_rt::Nanos;
 
 /// What a restart took and found.
+///
+/// ```
+/// use tantalum_device::{Block, BlockDevice, Data, Durability, IoError, Payload, PowerCycle};
+/// use tantalum_drive::{Design, Drive};
+/// use tantalum_rt::{Nanos, Runtime};
+///
+/// let small = "geometry.blocks = 64\ngeometry.pages = 64".parse()?;
+/// let design = Design::preset("durassd")?.with_overrides(&small)?;
+/// let mut runtime = Runtime::virtual_time(1);
+/// let drive = Drive::new(&runtime.handle(), &design, Payload::Stamps)?;
+/// let plug = drive.clone();
+/// runtime.block_on(async move {
+///     plug.power_on().await?;
+///     assert!(plug.last_recovery().unwrap().blank);
+///     plug.device().write(Block(0), Data::Stamps(&[1; 8]), Durability::Normal).await?;
+///     plug.cut();
+///     plug.off().await;
+///     plug.power_on().await?;
+///     plug.settled().await;
+///     Ok::<_, IoError>(())
+/// })??;
+/// let report = drive.last_recovery().unwrap();
+/// assert!(!report.blank && !report.salvaged);
+/// assert_eq!(report.dump_pages, 8); // what was acknowledged, and in the buffer
+/// assert!(report.total > Nanos::ZERO);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RecoveryReport {
     /// From power to the first command.

@@ -50,6 +50,31 @@ impl Wear {
 }
 
 /// How worn the erase units of a drive are. Units that are bad do not count.
+///
+/// ```
+/// use tantalum_device::{Block, BlockDevice, Data, Durability, IoError, Payload, PowerCycle};
+/// use tantalum_drive::{Design, Drive};
+/// use tantalum_rt::Runtime;
+///
+/// let small = "geometry = { channels = 2, packages = 2, chips = 1, blocks = 128, pages = 32 }";
+/// let design = Design::preset("volatile")?.with_overrides(&small.parse()?)?;
+/// let mut runtime = Runtime::virtual_time(1);
+/// let drive = Drive::new(&runtime.handle(), &design, Payload::Stamps)?;
+/// let wear = runtime.block_on(async move {
+///     drive.power_on().await?;
+///     let device = drive.device();
+///     for pass in 1..=2 {
+///         for at in (0..drive.caps().blocks / 64).map(|i| Block(64 * i)) {
+///             device.write(at, Data::Stamps(&[pass; 64]), Durability::Normal).await?;
+///         }
+///     }
+///     Ok::<_, IoError>(drive.wear())
+/// });
+/// let wear = wear.unwrap()?.unwrap();
+/// assert!(wear.all.erases > 0 && wear.all.min <= wear.all.max, "{wear:?}");
+/// assert_eq!(wear.histogram.iter().map(|(_, units)| units).sum::<u32>(), wear.all.units);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct WearReport {
     /// All units but those kept for emergency dumps, which are not levelled.

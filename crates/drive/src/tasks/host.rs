@@ -34,6 +34,34 @@ const QUESTION_STEP: u64 = 1 << 16;
 const DISORDERLY_PIECE: u64 = 8;
 
 /// The host's end of a drive's link. Dead after a cut; cheap to clone.
+///
+/// ```
+/// use tantalum_device::{Block, BlockDevice, Blocks, Data, DataMut, Durability, IoError};
+/// use tantalum_device::{Payload, PowerCycle};
+/// use tantalum_drive::{Design, Drive};
+/// use tantalum_rt::Runtime;
+///
+/// let small = "geometry.blocks = 64\ngeometry.pages = 64".parse()?;
+/// let design = Design::preset("durassd")?.with_overrides(&small)?;
+/// let mut runtime = Runtime::virtual_time(1);
+/// let drive = Drive::new(&runtime.handle(), &design, Payload::Stamps)?;
+/// let read = runtime.block_on(async move {
+///     drive.power_on().await?;
+///     let link = drive.device();
+///     link.write(Block(0), Data::Stamps(&[1, 2]), Durability::Normal).await?;
+///     link.discard(Blocks { start: Block(1), count: 1 }).await?;
+///
+///     drive.cut();
+///     drive.off().await;
+///     drive.power_on().await?;
+///     assert_eq!(link.flush().await, Err(IoError::PowerLost)); // the power has another link
+///     let mut blocks = [9; 2];
+///     drive.device().read(Block(0), DataMut::Stamps(&mut blocks)).await?;
+///     Ok::<_, IoError>(blocks)
+/// });
+/// assert_eq!(read.unwrap()?, [1, 0]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone)]
 pub struct DriveLink {
     pub(crate) link: Link,
