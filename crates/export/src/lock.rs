@@ -30,6 +30,25 @@ impl Range {
 }
 
 /// Locks ranges of a device's blocks while they are changed: see the module.
+///
+/// ```
+/// use std::rc::Rc;
+/// use tantalum_export::RangeLock;
+/// use tantalum_rt::{Nanos, Runtime};
+///
+/// let mut runtime = Runtime::virtual_time(1);
+/// let rt = runtime.handle();
+/// let lock = Rc::new(RangeLock::new(&rt));
+/// for (start, end) in [(0, 8), (4, 6), (8, 16)] {
+///     let (clock, lock) = (rt.clone(), lock.clone());
+///     rt.spawn("a change", async move {
+///         let _held = lock.take(start, end, true).await;
+///         clock.sleep(Nanos::from_millis(1)).await;
+///     });
+/// }
+/// runtime.drain().unwrap();
+/// assert_eq!(rt.now(), Nanos::from_millis(2)); // only the first two keep each other out
+/// ```
 pub struct RangeLock {
     ranges: RefCell<Vec<Option<Range>>>,
     free: RefCell<Vec<usize>>,

@@ -30,6 +30,8 @@ const STATUS_BYTES: u64 = 256 << 20;
 
 /// A box with a plug, from which exports and files are made. All exports and files of one box must
 /// share one volume, since it keeps their writes of parts of blocks apart.
+///
+/// See [the crate](crate) for an example.
 pub struct Volume<P: PowerCycle> {
     plug: P,
     lock: RangeLock,

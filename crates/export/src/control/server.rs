@@ -24,6 +24,8 @@ pub const PATIENCE: Nanos = Nanos::from_secs(10);
 const PAUSE: Nanos = Nanos::from_millis(100);
 
 /// Carries out requests.
+///
+/// See [`ControlServer`] for an example.
 #[allow(async_fn_in_trait)] // One thread: no future here has to be Send.
 pub trait Handler: 'static {
     /// Carries out a request. Several may be under way at a time.
@@ -34,6 +36,44 @@ pub trait Handler: 'static {
 }
 
 /// Answers clients.
+///
+/// ```
+/// use serde_json::{Value, json};
+/// use tantalum_export::control::{ControlServer, Handler, Kind, Refusal, Reply, Request};
+/// use tantalum_export::nbd::{Stream, pipe};
+/// use tantalum_rt::Runtime;
+///
+/// /// A box that can be cut and nothing more.
+/// struct Plug;
+///
+/// impl Handler for Plug {
+///     async fn answer(&self, request: Request) -> Result<Value, Refusal> {
+///         match request {
+///             Request::Cut {} => Ok(json!({ "lost": 0 })),
+///             _ => Err(Refusal::new(Kind::NoCache, "this box has no cache")),
+///         }
+///     }
+/// }
+///
+/// let mut runtime = Runtime::virtual_time(1);
+/// let rt = runtime.handle();
+/// let replies = runtime.block_on(async move {
+///     let server = ControlServer::new(&rt, Plug);
+///     let (client, accepted) = pipe(&rt, 4096);
+///     server.accept(accepted).await;
+///     let mut replies = Vec::new();
+///     for request in [Request::Cut {}, Request::Scrub {}] {
+///         client.send(request.line()).await.0?;
+///         let (count, line) = client.recv(vec![0; 4096], 0).await;
+///         replies.push(serde_json::from_slice::<Reply>(&line[..count?])?);
+///     }
+///     Ok::<_, std::io::Error>(replies)
+/// });
+/// let replies = replies.unwrap()?;
+/// assert_eq!(replies[0].result, Some(json!({ "lost": 0 })));
+/// assert_eq!(replies[1].error.as_ref().unwrap().kind, Kind::NoCache);
+/// # Ok::<(), std::io::Error>(())
+/// ```
 pub struct ControlServer<H> {
     rt: Rt,
     handler: H,

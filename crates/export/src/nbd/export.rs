@@ -53,6 +53,8 @@ pub enum ExportError {
 }
 
 /// A volume under a name.
+///
+/// See [the crate](crate) for an example.
 pub struct Export<P: PowerCycle> {
     name: String,
     description: String,

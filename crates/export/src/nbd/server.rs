@@ -157,6 +157,8 @@ struct Client {
 }
 
 /// See the module. A handle to the server, and cheap to clone.
+///
+/// See [the crate](crate) for an example.
 pub struct Server<P: PowerCycle> {
     inner: Rc<Inner<P>>,
 }
