@@ -34,6 +34,8 @@ use tantalum_workload::tpcc::{Tpcc, TpccScale};
 use tantalum_workload::ycsb::{Ycsb, YcsbScale};
 
 /// An experiment, as its file says.
+///
+/// See [the crate](crate) for an example.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Experiment {

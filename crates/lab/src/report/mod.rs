@@ -58,6 +58,8 @@ pub(crate) fn quantiles_of(latencies: &Latencies) -> Quantiles {
 }
 
 /// The whole run.
+///
+/// See [the crate](crate) for an example.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
     /// What the experiment shows.
