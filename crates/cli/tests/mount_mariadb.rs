@@ -9,7 +9,7 @@ mod mounting;
 use mounting::{Mounted, Place, possible, run};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
-use tantalum_testing::Need;
+use tantalum_testing::{Need, Signal};
 
 const SERVER: [Need; 4] = [
     Need::Program("/usr/sbin/mariadbd"),
@@ -167,7 +167,7 @@ fn mariadb_writes_no_page_twice_and_survives_a_kill_of_the_drive() {
     // Single pages may belong to the server's own tables, which are elsewhere.
     assert!(written.all >= 500 && written.twice < 10, "{written:?}");
     // The log is on the drive, so the server cannot continue without it.
-    mounted.signal("KILL");
+    mounted.signal(Signal::KILL);
     mounted.wait();
     server.kill(&place);
     let mounted = Mounted::new(&files, &[&image, &files, "--files"]);

@@ -22,11 +22,13 @@ mod copy;
 mod files;
 mod need;
 mod runs;
+mod signal;
 
 pub use copy::CopyOfMount;
 pub use files::{Scratch, Spot};
 pub use need::{Missing, Need, script_of};
 pub use runs::runs;
+pub use signal::{Signal, send};
 
 use std::collections::BTreeSet;
 use std::io::Write;

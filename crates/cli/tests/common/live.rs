@@ -6,7 +6,7 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use tantalum_testing::Spot;
+use tantalum_testing::{Signal, Spot, send};
 
 /// A process that runs a drive.
 pub struct Serving {
@@ -47,9 +47,7 @@ impl Serving {
     }
 
     fn terminate(&self) {
-        let pid = self.child.id().to_string();
-        let killed = Command::new("kill").args(["-TERM", &pid]).status().expect("kill starts");
-        assert!(killed.success());
+        send(Signal::TERM, &self.child);
     }
 
     /// Stops it; returns its exit code and its standard error.

@@ -7,8 +7,8 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::Path;
-use std::process::{Command, Stdio};
-use tantalum_testing::Spot;
+use std::process::Stdio;
+use tantalum_testing::{Signal, Spot, send};
 
 /// Serves a box at these two sockets.
 fn serve(name: &str, which: &[&str]) -> (Serving, Spot, Spot) {
@@ -265,8 +265,7 @@ fn a_file_is_served_as_it_is() {
     let serving = Serving::start(command);
     assert_eq!(json("status", &path)["power"], "on");
     assert_eq!(lost(&nbd), 0);
-    let pid = serving.child.id().to_string();
-    assert!(Command::new("kill").args(["-INT", &pid]).status().expect("kill starts").success());
+    send(Signal::INT, &serving.child);
     let (code, said) = serving.end();
     assert_eq!((code, said.as_str()), (Some(0), ""));
     std::fs::remove_file(&path).expect("removed");

@@ -8,6 +8,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use tantalum_lab::file::experiment::Scene;
 use tantalum_lab::subject::Model;
+use tantalum_testing::{Signal, send};
 
 const SMALL: &str = r#"
 title = "small"
@@ -190,8 +191,7 @@ fn an_interrupt_ends_it_at_once_and_leaves_results_alone() {
         assert_eq!(child.try_wait().expect("it can be asked"), None, "it ended by itself");
         std::thread::yield_now();
     }
-    let kill = Command::new("kill").args(["-INT", &child.id().to_string()]).status();
-    assert!(kill.expect("kill can be run").success());
+    send(Signal::INT, &child);
     assert_eq!(child.wait().expect("it ends").code(), Some(130));
     let _ = std::fs::remove_file(&log);
     // There was no file, and there is none.
@@ -243,8 +243,7 @@ fn interrupted(experiment: &Path, more: &[&str]) -> (String, String) {
     while !said.contains("1 of 2: ycsb-a/durassd") {
         assert_ne!(err.read_line(&mut said).expect("it can be read"), 0, "{said}");
     }
-    let kill = Command::new("kill").args(["-TERM", &child.id().to_string()]).status();
-    assert!(kill.expect("kill can be run").success());
+    send(Signal::TERM, &child);
     err.read_to_string(&mut said).expect("it can be read");
     (ends(&child.wait_with_output().expect("it ends"), 130).0, said)
 }

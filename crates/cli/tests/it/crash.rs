@@ -3,6 +3,7 @@
 use crate::common::ends;
 use std::io::Read;
 use std::process::{Command, Output, Stdio};
+use tantalum_testing::{Signal, send};
 
 const SMALL: &str = r#"
 title = "small"
@@ -170,8 +171,7 @@ fn what_was_interrupted_says_what_was_not_run() {
     let caught = status.lines().find_map(|l| l.strip_prefix("SigCgt:")).expect("a line");
     let caught = u64::from_str_radix(caught.trim(), 16).expect("a mask") & 2 != 0;
     assert!(caught, "Ctrl-C is caught before the first line is printed");
-    let kill = Command::new("kill").args(["-INT", &pid.to_string()]).status();
-    assert!(kill.expect("kill can be run").success());
+    send(Signal::INT, &child);
     let output = child.wait_with_output().expect("it ends");
     let (out, err) = ends(&output, 130);
     assert!(out.contains("not run") && !out.contains(": nothing found\n"), "{out}");

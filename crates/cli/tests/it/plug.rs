@@ -12,7 +12,7 @@ use std::process::{Command, Stdio};
 use tantalum_export::control::{
     Client, ClientError, CutReport, Kind, MAX_CLIENTS, MAX_LINE, Power, StatsReport, StatusReport,
 };
-use tantalum_testing::Spot;
+use tantalum_testing::{Signal, Spot, send};
 
 /// A drive in memory at these two sockets.
 fn serve(design: &str, name: &str, more: &[&str]) -> (Serving, Spot, Spot) {
@@ -500,7 +500,7 @@ fn a_start_can_be_interrupted() {
     let serving = Serving::start(serve("0"));
     Nbd::connect(&nbd).expect("a server").write(5, &content(5, 1)).expect("written");
     assert_eq!(serving.stop().0, Some(0));
-    for signal in ["-TERM", "-INT"] {
+    for signal in [Signal::TERM, Signal::INT] {
         // Its start takes long enough to be interrupted.
         let mut command = serve("10000");
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -509,8 +509,7 @@ fn a_start_can_be_interrupted() {
         while !matches!(power(), Ok(Power::Starting)) {
             assert!(starting.try_wait().expect("asked").is_none(), "it has ended");
         }
-        let pid = starting.id().to_string();
-        assert!(Command::new("kill").args([signal, &pid]).status().expect("kill").success());
+        send(signal, &starting);
         let (told, said) = ends(&starting.wait_with_output().expect("it ends"), 130);
         assert_eq!(told, "");
         assert_eq!(said, "error: interrupted before it was ready\n");

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use tantalum_testing::{Need, left_out};
+use tantalum_testing::{Need, Signal, left_out, send};
 
 /// Whether drives can be mounted here, and this requirement is met. If not, the test is left out.
 pub fn possible(more: &[Need]) -> bool {
@@ -147,8 +147,8 @@ impl Mounted {
         panic!("it never said \"{what}\" {times} times: {}", self.said());
     }
 
-    pub fn signal(&self, name: &str) {
-        run("kill", &[&format!("-{name}"), &self.child.id().to_string()]);
+    pub fn signal(&self, signal: Signal) {
+        send(signal, &self.child);
     }
 
     /// Its exit code.
@@ -158,7 +158,7 @@ impl Mounted {
 
     /// Stops it; it must end in good order.
     pub fn stop(mut self) {
-        self.signal("INT");
+        self.signal(Signal::INT);
         let code = self.wait();
         assert_eq!(code, Some(0), "{}", self.said());
     }
@@ -168,9 +168,9 @@ impl Drop for Mounted {
     fn drop(&mut self) {
         if self.child.try_wait().is_ok_and(|ended| ended.is_none()) {
             // A test has failed: do not leave a mount that disturbs the next test.
-            let _ = Command::new("kill").arg(self.child.id().to_string()).status();
+            send(Signal::TERM, &self.child);
             std::thread::sleep(Duration::from_millis(500));
-            let _ = Command::new("kill").arg(self.child.id().to_string()).status();
+            send(Signal::TERM, &self.child);
             let _ = self.child.wait();
         }
     }

@@ -5,7 +5,7 @@ use crate::mounting::{Place, output, run};
 use std::io::Read;
 use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
-use tantalum_testing::{Need, left_out};
+use tantalum_testing::{Need, Signal, left_out, send};
 
 const SIGBUS: i32 = 7;
 
@@ -155,8 +155,7 @@ fn another_fault_ends_it_too() {
     let mut command = tantalum(&["drive", "serve", name, "--time-scale", "0", "--unix"]);
     command.arg(&nbd);
     let mut serving = Serving::start(command);
-    let pid = serving.child.id().to_string();
-    assert!(Command::new("kill").args(["-BUS", &pid]).status().expect("kill").success());
+    send(Signal::BUS, &serving.child);
     assert_eq!(serving.child.wait().expect("it ends").signal(), Some(SIGBUS));
     let mut said = String::new();
     let mut err = serving.child.stderr.take().expect("standard error");

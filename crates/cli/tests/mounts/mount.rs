@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
 use std::time::Duration;
-use tantalum_testing::{CopyOfMount, Need};
+use tantalum_testing::{CopyOfMount, Need, Signal, send};
 
 const EXT4: [Need; 4] = [
     Need::LoopDevices,
@@ -355,7 +355,7 @@ PATH=/usr/sbin:/sbin:/usr/bin:/bin exec mkfs.ext4 \"$@\"
         }
         assert!(starting.try_wait().expect("asked").is_none(), "it has ended");
     }
-    run("kill", &["-INT", &starting.id().to_string()]);
+    send(Signal::INT, &starting);
     let output = starting.wait_with_output().expect("it ends");
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!((output.status.code(), &*output.stdout), (Some(130), &b""[..]), "{said}");
@@ -516,7 +516,7 @@ fn a_killed_process_leaves_nothing_that_the_next_does_not_clean_up() {
                     std::thread::sleep(Duration::from_millis(10));
                 }
                 std::thread::sleep(Duration::from_millis(400));
-                mounted.signal("KILL");
+                mounted.signal(Signal::KILL);
                 stop.store(true, std::sync::atomic::Ordering::Relaxed);
                 writer.join().expect("a writer")
             }));
@@ -545,14 +545,14 @@ fn what_is_in_use_is_waited_for_or_left_to_its_users() {
     for twice in [false, true] {
         let mut mounted = Mounted::new(&dir, &[&image, &dir, "--fs", "ext4"]);
         let mut file = File::create(mounted.path("open")).expect("a file");
-        mounted.signal("TERM");
+        mounted.signal(Signal::TERM);
         mounted.wait_for("is in use", 1);
         // (In use by this process or, for a moment, by a process that another test starts.)
         let who = format!(") has {dir}/open");
         assert!(mounted.said().contains(&who), "{}", mounted.said());
         file.write_all(b"it works all the while").expect("written");
         if twice {
-            mounted.signal("TERM");
+            mounted.signal(Signal::TERM);
             assert_eq!(mounted.wait(), Some(1), "{}", mounted.said());
             mounted.wait_for("by a second signal", 1);
             let gone = file.write_all(b"not any more").and_then(|()| file.sync_all());
@@ -584,7 +584,7 @@ fn a_copy_of_the_mount_is_told_and_waited_for() {
     for fs in [&["--fs", "ext4"][..], &[]] {
         let mut mounted = Mounted::new(&dir, &[&[&image[..], &dir], fs].concat());
         let other = CopyOfMount::of(Path::new(&dir));
-        mounted.signal("TERM");
+        mounted.signal(Signal::TERM);
         let who = format!("({}) has a copy of the mount at {dir}", other.id());
         mounted.wait_for(&who, 1);
         drop(other);

@@ -4,7 +4,7 @@ use crate::mounting::{Mounted, Place, possible, run, tantalum};
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use tantalum_testing::Need;
+use tantalum_testing::{Need, Signal};
 
 const EXT4: [Need; 4] = [
     Need::LoopDevices,
@@ -112,7 +112,7 @@ fn a_file_of_the_host_keeps_its_file_system() {
 
     let mut mounted = Mounted::new(&dir, &which);
     fs::write(mounted.path("more"), "x").expect("written");
-    mounted.signal("KILL");
+    mounted.signal(Signal::KILL);
     mounted.wait();
     drop(mounted);
     let mounted = Mounted::new(&dir, &which);

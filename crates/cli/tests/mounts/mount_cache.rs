@@ -10,7 +10,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use tantalum_export::fuse::exit_command;
-use tantalum_testing::Need;
+use tantalum_testing::{Need, Signal};
 
 const PAGE: u64 = 4096;
 const VOLUME: u64 = 1 << 20;
@@ -149,7 +149,7 @@ fn a_cache_is_given_up_when_the_users_of_its_mount_are_done() {
     let status = tantalum(&["cache", "status", &at]).output().expect("it starts");
     let status = String::from_utf8_lossy(&status.stdout).into_owned();
     assert!(status.contains("in use") && status.contains(&dir), "{status}");
-    mounted.signal("INT");
+    mounted.signal(Signal::INT);
     mounted.wait_for("it is ending already, with its cache given up", 1);
     drop(file);
     line.clear();

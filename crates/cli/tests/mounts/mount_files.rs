@@ -7,6 +7,7 @@ use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Duration;
+use tantalum_testing::Signal;
 
 /// A connection to a database.
 struct Db(*mut ffi::sqlite3);
@@ -151,7 +152,7 @@ fn sqlite_writes_no_journal_and_survives_cuts_and_kills() {
                 std::thread::sleep(Duration::from_millis(10));
             }
             std::thread::sleep(Duration::from_millis(300));
-            mounted.signal("KILL");
+            mounted.signal(Signal::KILL);
         });
         mounted.wait();
         let mounted = Mounted::new(&dir, &[&image, &dir, "--files"]);

@@ -7,10 +7,11 @@
 //!    between.
 //! 3. Stale bytes are confirmed: the same server has other bytes there a moment later.
 
+use rustix::process::{Pid, Signal, kill_process};
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{ExitCode, Stdio};
 use std::time::Duration;
 use tantalum_torture::clients::Orders;
 use tantalum_torture::plan::Plan;
@@ -149,10 +150,8 @@ fn run(words: &Words) -> Result<Count, Box<dyn std::error::Error>> {
 /// The log while the server is stopped.
 #[allow(clippy::disallowed_methods, reason = "the edge: observes a server")]
 fn snapshot(pid: &str, log: &Path) -> Result<Vec<u8>, Box<dyn std::error::Error>> {
-    let signal = |name: &str| Command::new("kill").args([name, pid]).status();
-    if !signal("-STOP")?.success() {
-        return Err("the server is gone".into());
-    }
+    let server = Pid::from_raw(pid.parse()?).ok_or("the server has no number")?;
+    kill_process(server, Signal::STOP).map_err(|_| "the server is gone")?;
     // The server is stopped when all of its threads are.
     for task in std::fs::read_dir(format!("/proc/{pid}/task"))?.flatten() {
         let stat = task.path().join("stat");
@@ -168,7 +167,7 @@ fn snapshot(pid: &str, log: &Path) -> Result<Vec<u8>, Box<dyn std::error::Error>
         }
     }
     let bytes = std::fs::read(log);
-    signal("-CONT")?;
+    kill_process(server, Signal::CONT)?;
     Ok(bytes?)
 }
 
