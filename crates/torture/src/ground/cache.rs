@@ -25,7 +25,8 @@ pub struct CacheOptions {
     pub mount: MountOptions,
 }
 
-/// The capacity of the flash device: small, so that pages leave it.
+/// Of the flash device the cache has so much: little, so that pages leave it. (Few drives are so small:
+/// an image has as much as its design makes of it.)
 const FLASH: &str = "128MiB";
 /// A bound in real time. Everything should be much quicker.
 const DONE: Duration = Duration::from_secs(120);
@@ -34,13 +35,15 @@ const DONE: Duration = Duration::from_secs(120);
 pub struct MountedCache {
     options: CacheOptions,
     mounted: Mounted,
+    /// The next start makes a new cache, which has the whole flash device.
+    is_lost: bool,
 }
 
 impl MountedCache {
     /// A cache that is not created yet.
     pub fn new(options: CacheOptions) -> MountedCache {
         let mounted = Mounted::new(options.mount.clone());
-        MountedCache { options, mounted }
+        MountedCache { options, mounted, is_lost: false }
     }
 
     /// Where it is mounted.
@@ -73,7 +76,16 @@ impl MountedCache {
         make.arg(&mount.source).arg("--flash").arg(self.flash());
         make.arg("--slow").arg(mount.source.with_extension("slow"));
         run("tantalum cache create", &mut make, DONE, interrupt)?;
+        self.make_small(interrupt)?;
         self.mounted.mount(interrupt)
+    }
+
+    /// Gives the cache its size, whether it is served or not.
+    fn make_small(&self, interrupt: &Interrupt) -> Result<(), GroundError> {
+        let mut resize = command(&self.options.mount.program, ["cache", "resize"]);
+        resize.arg(&self.options.mount.source).args(["--flash-size", FLASH]);
+        run("tantalum cache resize", &mut resize, DONE, interrupt)?;
+        Ok(())
     }
 
     /// Strikes.
@@ -87,7 +99,12 @@ impl MountedCache {
 
     /// Restores the power.
     pub fn restore(&mut self, interrupt: &Interrupt) -> Result<(), GroundError> {
-        self.mounted.restore(interrupt).map(drop)
+        self.mounted.restore(interrupt)?;
+        if self.is_lost {
+            self.make_small(interrupt)?;
+            self.is_lost = false;
+        }
+        Ok(())
     }
 
     /// After a blow a blank flash device takes the place of the one that is there. The volume is not
@@ -96,6 +113,7 @@ impl MountedCache {
         if let Some(users) = self.mounted.end()? {
             return Err(GroundError::Gone(format!("the cache cannot be unmounted: {users}")));
         }
+        self.is_lost = true;
         self.blank_flash(interrupt)
     }
 
