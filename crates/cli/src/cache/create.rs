@@ -4,7 +4,7 @@ use super::started::Failed;
 use crate::drive::filesystem;
 use crate::members::{
     Admit, CacheDescription, CacheDevices, Clean, LabelPlace, MemberLink, Policy, Sync, absolute,
-    cache_open_code, is_description, make_missing, runtime, usual_batch,
+    cache_open_code, is_description, make_missing, other_size, runtime, usual_batch,
 };
 use crate::{out, units};
 use clap::Args;
@@ -248,6 +248,9 @@ fn try_create(arguments: &CreateArguments) -> Result<Report, Failed> {
     let devices = CacheDevices::open(&rt, &description, Opening::default()).map_err(usage)?;
     let volume = devices.volume(&rt, &description).map_err(usage)?;
     let sizes = (devices.flash.device().caps().bytes(), volume.caps().bytes());
+    let slow_bytes = devices.slow.device().caps().bytes();
+    let devices_have = [(&description.flash, sizes.0), (&description.slow, slow_bytes)];
+    devices_have.iter().filter_map(|(path, bytes)| other_size(path, *bytes)).for_each(out::note);
     let (force, modelled, of) = (arguments.force, description.is_modelled(), description.clone());
     let format = async move {
         let members = devices.members();

@@ -365,7 +365,7 @@ pub fn cache_volume(
 }
 
 /// What the library says, and what the command says.
-const WORDS: [(&str, &str); 10] = [
+const WORDS: [(&str, &str); 11] = [
     ("or format it", "or make one with `tantalum cache create`"),
     (
         "may refuse pages: use another",
@@ -382,6 +382,7 @@ const WORDS: [(&str, &str); 10] = [
     ("open it with pages of", "set page_bytes in its description to"),
     ("or format the cache and lose", "or create the cache with --force and lose"),
     ("restore the page from its log, and evict or forget it", "write it again, or discard it"),
+    ("or forget the page", "or discard the page"),
 ];
 
 /// A text that calls a device by one of these words, with its path behind the first of them. "The

@@ -33,7 +33,8 @@ pub(super) enum Received {
     End,
 }
 
-/// See the module. When it drops, waiting requests fail, and so do later ones.
+/// A mount of the kernel: its requests, and the answers. When it drops, waiting requests fail, and so
+/// do later ones.
 pub struct Connection {
     watch: Watch,
     /// The buffer for the first request.

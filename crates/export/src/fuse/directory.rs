@@ -92,7 +92,7 @@ pub struct Rights {
     pub gid: u32,
 }
 
-/// See the module.
+/// A directory of files, which the file layer keeps on a box.
 pub struct Directory<D: BlockDevice> {
     files: RefCell<Files<D>>,
     life: Cell<u64>,

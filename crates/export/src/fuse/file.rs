@@ -34,7 +34,8 @@ const VALID_SECONDS: u64 = 3600;
 #[error("the device carries stamps, not bytes: build it with payload")]
 pub struct NoBytes;
 
-/// See the module.
+/// A box as the only file of a file system. Requests of the file reach the box as commands on whole
+/// blocks.
 pub struct OneFile<P: PowerCycle> {
     volume: Rc<Volume<P>>,
     bytes: u64,

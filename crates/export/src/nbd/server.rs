@@ -156,7 +156,7 @@ struct Client {
     hang_up: Box<dyn Fn()>,
 }
 
-/// See the module. A handle to the server, and cheap to clone.
+/// A server of exports, and the clients that use them. A handle to it, and cheap to clone.
 ///
 /// See [the crate](crate) for an example.
 pub struct Server<P: PowerCycle> {

@@ -216,6 +216,48 @@ pub struct Comparison {
 ///
 /// # Errors
 /// If they are of different kinds or have no row in common.
+///
+/// ```
+/// use std::sync::Arc;
+/// use tantalum_lab::file::experiment::Experiment;
+/// use tantalum_lab::report::compare::{compare, read};
+/// use tantalum_lab::run::runner;
+///
+/// /// A report in JSON, of an experiment whose programs take this long.
+/// let report = |program_us: u64| -> Result<String, Box<dyn std::error::Error>> {
+///     let text = format!(
+///         r#"
+///         title = "random writes"
+///         cuts = 1
+///         drive.timing.program_us = {program_us}
+///         [drive.geometry]
+///         channels = 2
+///         packages = 2
+///         chips = 1
+///         planes = 1
+///         blocks = 128
+///         pages = 32
+///         [job.load]
+///         pattern = "permutation"
+///         range = 0.5
+///         queue_depth = 16
+///         passes = 1.0
+///         [[row]]
+///         workload = "load"
+///         design = "volatile"
+///         "#
+///     );
+///     let experiment = Experiment::parse("writes.toml", &text)?;
+///     let watch: runner::Watch = Arc::new(|_progress| ());
+///     Ok(runner::run(&experiment, &experiment.rows()?, 1, &watch).to_json())
+/// };
+/// let documents = [read("a.json", &report(1000)?)?, read("b.json", &report(2000)?)?];
+/// let comparison = compare(["a.json", "b.json"], &documents)?;
+/// assert_eq!(comparison.rows.len(), 1);
+/// let worse = comparison.worse_by(20.0);
+/// assert!(worse.iter().any(|line| line.contains("requests/s")), "{worse:?}");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn compare(files: [&str; 2], documents: &[Document; 2]) -> Result<Comparison, CompareError> {
     let [a, b] = files.map(String::from);
     let sides = match documents {

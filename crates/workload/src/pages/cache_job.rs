@@ -213,8 +213,11 @@ impl CacheJob {
     pub fn check(&self) -> Result<(), JobError> {
         let wrong =
             |key, value: String, must: &str| JobError::Value { key, value, must: must.into() };
-        if let Err(e) = self.policy.parse::<Kind>() {
-            return Err(wrong("policy", self.policy.clone(), &format!("a policy ({e})")));
+        if self.policy.parse::<Kind>().is_err() {
+            let policies = Kind::ALL.into_iter().filter(|kind| *kind != Kind::None);
+            let names: Vec<&str> = policies.map(Kind::name).collect();
+            let must = format!("one of {}", names.join(", "));
+            return Err(wrong("policy", self.policy.clone(), &must));
         }
         if self.kind() == Kind::None {
             let must = "a policy that caches; leave `cache` out of the engine to have none";

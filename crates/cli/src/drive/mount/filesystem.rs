@@ -185,7 +185,7 @@ pub async fn check(rt: &Rt, kind: Kind, device: &str) -> Result<(), String> {
         code => Err(format!(
             "e2fsck finds the file system damaged ({code}); to have it repaired, mount the drive \
              without --fs and run e2fsck -f on the file: {}",
-            ended.out.trim()
+            ended.out.split_whitespace().collect::<Vec<_>>().join(" ")
         )),
     }
 }

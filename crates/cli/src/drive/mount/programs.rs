@@ -36,7 +36,11 @@ impl Ended {
     pub fn ok(self, what: &str) -> Result<String, String> {
         match self.code {
             0 => Ok(self.out),
-            code => Err(format!("{what} failed ({code}): {}", self.err.trim())),
+            // The first line is the reason; behind it come hints and usages.
+            code => {
+                let why = self.err.lines().map(str::trim).find(|line| !line.is_empty());
+                Err(format!("{what} failed ({code}): {}", why.unwrap_or("it gave no reason")))
+            }
         }
     }
 }
