@@ -29,7 +29,7 @@ use crate::flash::stats::CacheStats;
 use crate::policy::{Ghosts, Guard};
 use rustc_hash::FxHashSet;
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::rc::Rc;
 use tantalum_device::{BlockDevice, IoError};
@@ -94,6 +94,8 @@ pub(crate) struct State {
     /// Dirty pages that were found damaged, and where. Those that were evicted anew or forgotten since
     /// do not count ([`State::damaged`]).
     pub damaged: BTreeMap<u64, Place>,
+    /// Pages whose damaged frames were given up, and have no tombstone yet.
+    pub given_up: BTreeSet<u64>,
     /// Flushes of the slow store: how many began, the last that ended well, and the last that
     /// failed.
     pub flushes: Flushes,

@@ -115,7 +115,7 @@ pub(crate) async fn format<F: BlockDevice, S: SlowStore>(
             epoch: 1,
             mode: options.mode,
             state: LabelState::Clean,
-            pages: slow.pages(),
+            bytes: slow.fixed_bytes().unwrap_or(0),
         };
         write_label(slow, &label).await.map_err(io(SLOW))?;
     }

@@ -7,7 +7,7 @@ use crate::flash::format::{LabelState, Mode, Uuid, checksum, tag};
 use crate::flash::index::Place;
 use crate::flash::medium::{Medium, check_device};
 use crate::flash::open::{
-    Lag, check_pages, check_pair, check_room, check_written, find_label, find_superblock, look,
+    Lag, check_pages, check_pair, check_room, find_label, find_superblock, look,
 };
 use crate::flash::options::OpenOptions;
 use crate::flash::recover::recover;
@@ -43,13 +43,12 @@ impl FlashDescription {
     ///
     /// # Errors
     /// [`OpenError::OtherStore`], [`OpenError::OtherEpoch`], [`OpenError::GivenUp`] and
-    /// [`OpenError::StoreShrank`], which means nothing if the store was described with pages of
-    /// another size.
+    /// [`OpenError::StoreShrank`].
     pub fn check(&self, store: &StoreDescription) -> Result<(), OpenError> {
         let is_alone = store.state == StoreState::Alone;
         let lag = Lag::of(self.labelled);
         check_pair((self.cache, self.epoch), (store.cache, store.epoch), is_alone, lag)?;
-        check_room(store.pages_before, store.pages)
+        check_room(store.bytes_before, store.bytes)
     }
 }
 
@@ -73,10 +72,10 @@ pub struct StoreDescription {
     pub epoch: u64,
     /// Whether it has every page.
     pub state: StoreState,
-    /// Pages that it had at the last start; 0: not known.
-    pub pages_before: u64,
-    /// Pages that it has.
-    pub pages: u64,
+    /// Bytes that it had at the last start, if they are fixed and known.
+    pub bytes_before: Option<u64>,
+    /// Bytes that it has, if they are fixed.
+    pub bytes: Option<u64>,
 }
 
 /// What a check found.
@@ -120,8 +119,8 @@ pub(crate) async fn store<S: SlowStore>(slow: &S) -> Result<Option<StoreDescript
         (LabelState::Clean, _) | (_, Mode::Through) => StoreState::Complete,
         (LabelState::InUse, Mode::Back) => StoreState::NeedsCache,
     };
-    let (cache, epoch, pages_before) = (label.cache, label.epoch, label.pages);
-    Ok(Some(StoreDescription { cache, epoch, state, pages_before, pages: slow.pages() }))
+    let (cache, epoch, bytes_before) = (label.cache, label.epoch, label.bytes());
+    Ok(Some(StoreDescription { cache, epoch, state, bytes_before, bytes: slow.fixed_bytes() }))
 }
 
 /// Reads the whole cache, as a start finds it, and compares every page with its checksum.
@@ -130,11 +129,10 @@ pub(crate) async fn check<F: BlockDevice, S: SlowStore>(
     slow: &S,
     options: &OpenOptions,
 ) -> Result<Checked, OpenError> {
-    let (by, superblock, label) = look(&device, slow, options).await?;
+    let (by, superblock, _) = look(&device, slow, options).await?;
     let beside = options.beside.clone();
     let medium = Medium::new(device, by, beside, superblock.layout, tag(&superblock.cache));
     let found = recover(&medium, &superblock, options.restart).await?;
-    check_written(&superblock, label.as_ref(), found.rear)?;
     check_pages(&found.index, slow)?;
     let (pages, dirty) = found.index.counts();
     let mut checked = Checked { restart: found.stats, pages, dirty, ..Checked::default() };

@@ -58,14 +58,14 @@ pub enum OpenError {
         /// Pages of the store.
         pages: u64,
     },
-    /// The slow store has fewer pages than at the last start.
+    /// The slow store has become smaller since the last start.
     #[error(
-        "the slow store has {is} pages and had {was} when it was used last: use the store as it was"
+        "the slow store has {is} bytes and had {was} when it was used last: use the store as it was"
     )]
     StoreShrank {
-        /// Pages of the store at the last start.
+        /// Bytes of the store at the last start.
         was: u64,
-        /// Pages of the store.
+        /// Bytes of the store.
         is: u64,
     },
     /// The slow store has no label where this cache would have one.

@@ -385,36 +385,40 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> Core<F, S> {
         Ok(Some(part))
     }
 
-    /// Waits until the open batch takes a tombstone.
+    /// Whether the open batch takes a tombstone.
+    pub fn takes_tombstone(&self) -> bool {
+        let state = self.state.borrow();
+        let used = state.index.batch(state.ring.open().batch).tombstones.len();
+        self.gates.get() == 0 && used < self.medium.layout().tombstones()
+    }
+
+    /// Waits until it does.
     async fn room_for_tombstone(&self) -> Result<(), CacheError> {
-        let most = self.medium.layout().tombstones();
-        let has_room = || {
-            let state = self.state.borrow();
-            let used = state.index.batch(state.ring.open().batch).tombstones.len();
-            self.gates.get() == 0 && used < most
-        };
-        while !has_room() {
+        while !self.takes_tombstone() {
             // (Nothing is written while the ring changes its size.)
             if self.gates.get() == 0 {
                 self.end_batch();
             }
-            self.patiently(&self.room, has_room).await?;
+            self.patiently(&self.room, || self.takes_tombstone()).await?;
             self.check_open()?;
         }
         Ok(())
     }
 
-    /// The frame of this page was given up, since the slow store has the page: no restart finds it
-    /// again. If another version has entered meanwhile, that is so without a tombstone.
-    pub async fn bury_given_up(&self, page: u64) -> Result<(), CacheError> {
-        self.room_for_tombstone().await?;
-        let mut state = self.state.borrow_mut();
-        if state.index.find(page).is_none() {
-            state.open.begin(self.rt.now(), self.medium.layout().descriptor);
-            state.index.bury(page, 1);
-            drop(state);
-            self.work.notify_all();
+    /// Pages whose frames were given up get their tombstones, unless another version has entered
+    /// meanwhile: a restart takes that, whose LSN is not below.
+    pub async fn bury_given_up(&self) -> Result<(), CacheError> {
+        loop {
+            let next = self.state.borrow().given_up.first().copied();
+            let Some(page) = next else { return Ok(()) };
+            self.room_for_tombstone().await?;
+            let mut state = self.state.borrow_mut();
+            if state.given_up.remove(&page) && state.index.find(page).is_none() {
+                state.open.begin(self.rt.now(), self.medium.layout().descriptor);
+                state.index.bury(page, 1);
+                drop(state);
+                self.work.notify_all();
+            }
         }
-        Ok(())
     }
 }

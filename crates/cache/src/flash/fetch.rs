@@ -89,12 +89,25 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> Core<F, S> {
         Reading { state: &self.state, work: &self.work, batch }
     }
 
-    /// The frame of a clean page is damaged: the slow store has it (2).
+    /// The frame of a clean page is damaged: the slow store has it (2). A tombstone keeps restarts from
+    /// finding it again, since its descriptor may call it dirty. Without room for that the page waits
+    /// for [`Core::bury_given_up`].
     pub fn give_up(&self, place: Place, page: u64) {
+        let changes = self.check_open().is_ok();
+        let buries = changes && self.takes_tombstone();
         let mut state = self.state.borrow_mut();
         state.stats.repaired += 1;
-        if state.index.find(page).is_some_and(|(at, _)| at == place) {
+        if state.index.find(page).is_none_or(|(at, _)| at != place) {
+            return;
+        }
+        if buries {
+            state.open.begin(self.rt.now(), self.medium.layout().descriptor);
+            state.index.bury(page, 1);
+            drop(state);
+            self.work.notify_all();
+        } else {
             state.index.remove(page);
+            state.given_up.insert(page);
         }
     }
 

@@ -163,9 +163,19 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> Core<F, S> {
         if let Some(label) = heads.label {
             write_label(&self.slow, &label).await.map_err(CacheError::Slow)?;
         }
-        // The next superblock says so.
-        heads.superblock.labelled = true;
         self.heads.set(heads);
+        Ok(())
+    }
+
+    /// The superblock says that the label has its epoch: one that has not is that of an older copy.
+    pub async fn tell_labelled(&self) -> Result<(), IoError> {
+        let mut heads: Heads = self.heads.get();
+        if heads.label.is_some() {
+            heads.superblock.generation += 1;
+            heads.superblock.labelled = true;
+            self.medium.write_superblock(&heads.superblock).await?;
+            self.heads.set(heads);
+        }
         Ok(())
     }
 

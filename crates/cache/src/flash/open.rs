@@ -2,9 +2,10 @@
 //!
 //! 1. While anything does not fit, nothing is changed.
 //! 2. The superblock with the next epoch, without the clean mark, is durable before anything else is
-//!    written; the label follows, and then everything else. A label that did not get as far in an
-//!    earlier start is written first. So it is never more than one epoch behind, and not behind at
-//!    all once anything was written in that epoch: then it is an older copy of the store.
+//!    written; the label follows, then the superblock once more, which says so, and then everything
+//!    else. A label that did not get as far in an earlier start is written first. So it is never
+//!    more than one epoch behind, and only if nothing else was written in that epoch. One that is
+//!    behind otherwise is that of an older copy of the store.
 //! 3. A slow store is used without its cache only if it has every page: after write-through, or when
 //!    the cache was closed without dirty pages. From then on that cache is out of date, and refused.
 
@@ -13,7 +14,7 @@ use crate::flash::core::{Core, Flushes, Heads, Open, State};
 use crate::flash::create::{FLASH, SLOW, format, io, is_blank};
 use crate::flash::error::{CacheError, OpenError};
 use crate::flash::format::Mode;
-use crate::flash::format::{Found, Label, LabelState, Part, Superblock, Uuid, decode_newest, tag};
+use crate::flash::format::{Found, Label, LabelState, Superblock, Uuid, decode_newest, tag};
 use crate::flash::ghosts::ghosts_of;
 use crate::flash::host::Host;
 use crate::flash::index::Index;
@@ -30,7 +31,7 @@ use crate::planted::planted;
 use crate::policy::Guard;
 use rustc_hash::FxHashSet;
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use tantalum_device::{BlockDevice, DurableBy};
 use tantalum_rt::Rt;
@@ -76,9 +77,12 @@ pub(crate) async fn find_label<S: SlowStore>(slow: &S) -> Result<Option<Label>, 
     whole(decode_newest(&label, Label::decode, |l| l.generation), "label", SLOW).map(Some)
 }
 
-/// The store has not lost pages since its last start.
-pub(crate) fn check_room(was: u64, is: u64) -> Result<(), OpenError> {
-    if is < was { Err(OpenError::StoreShrank { was, is }) } else { Ok(()) }
+/// The store is as large as at its last start, if its size is fixed.
+pub(crate) fn check_room(was: Option<u64>, is: Option<u64>) -> Result<(), OpenError> {
+    match (was, is) {
+        (Some(was), Some(is)) if is < was => Err(OpenError::StoreShrank { was, is }),
+        _ => Ok(()),
+    }
 }
 
 /// The slow store has room for every page that is to go there.
@@ -129,20 +133,6 @@ impl Lag {
     }
 }
 
-/// A cache in which something was written since its last start has its label written, too (2).
-pub(crate) fn check_written(
-    superblock: &Superblock,
-    label: Option<&Label>,
-    rear: Part,
-) -> Result<(), OpenError> {
-    match label {
-        Some(label) if rear > superblock.rear => {
-            check_label(label, &Superblock { labelled: true, ..*superblock })
-        }
-        _ => Ok(()),
-    }
-}
-
 /// Whether a flash device and a label, each with its cache and epoch, are those of one cache.
 pub(crate) fn check_pair(
     (of_flash, flash): (Uuid, u64),
@@ -190,7 +180,7 @@ pub(crate) async fn look<F: BlockDevice, S: SlowStore>(
     };
     if let Some(label) = &label {
         check_label(label, &superblock)?;
-        check_room(label.pages, slow.pages())?;
+        check_room(label.bytes(), slow.fixed_bytes())?;
     }
     Ok((by, superblock, label))
 }
@@ -207,7 +197,6 @@ pub(crate) async fn open<F: BlockDevice + 'static, S: SlowStore + 'static>(
     let tag = tag(&superblock.cache);
     let medium = Medium::new(flash, by, options.beside.clone(), superblock.layout, tag);
     let mut found = recover(&medium, &superblock, options.restart).await?;
-    check_written(&superblock, label.as_ref(), found.rear)?;
     check_pages(&found.index, &slow)?;
     if !options.marks {
         found.index.clear_marks();
@@ -238,6 +227,7 @@ pub(crate) async fn open<F: BlockDevice + 'static, S: SlowStore + 'static>(
         writing: FxHashSet::default(),
         refused: None,
         damaged: BTreeMap::new(),
+        given_up: BTreeSet::new(),
         flushes: Flushes::default(),
         stopped: None,
         stats,
@@ -271,7 +261,7 @@ pub(crate) async fn open<F: BlockDevice + 'static, S: SlowStore + 'static>(
         work: WaitQueue::new(rt, "work for a task of the cache"),
         written: WaitQueue::new(rt, "a write to the slow store"),
     });
-    let (front, store_pages) = (found.front, core.slow.pages());
+    let (front, store_bytes) = (found.front, core.slow.fixed_bytes().unwrap_or(0));
     let begin = |superblock: &mut Superblock, label: Option<&mut Label>| {
         superblock.epoch += 1;
         (superblock.clean, superblock.mode, superblock.labelled) = (false, mode, false);
@@ -281,7 +271,7 @@ pub(crate) async fn open<F: BlockDevice + 'static, S: SlowStore + 'static>(
             let complete = mode == Mode::Through && (label.mode == Mode::Through || dirty == 0);
             label.epoch = superblock.epoch;
             label.mode = if complete { Mode::Through } else { Mode::Back };
-            (label.state, label.pages) = (LabelState::InUse, store_pages);
+            (label.state, label.bytes) = (LabelState::InUse, store_bytes);
         }
     };
     if !(planted!(CleanMarkLeft) && superblock.clean) {
@@ -291,6 +281,7 @@ pub(crate) async fn open<F: BlockDevice + 'static, S: SlowStore + 'static>(
             CacheError::Flash(error) => io(FLASH)(error),
             other => OpenError::Unsuitable(other.to_string()),
         })?;
+        core.tell_labelled().await.map_err(io(FLASH))?;
     }
     spawn(&core);
     Ok(core)
@@ -329,13 +320,18 @@ pub(crate) async fn replace<F: BlockDevice, S: SlowStore>(
     let on = Carrier { device: flash, by, beside: &options.beside };
     let heads = read_heads(&on).await.map_err(io(FLASH))?;
     let is_blank = is_blank(flash, &heads).await.map_err(io(FLASH))?;
-    match find_label(slow).await? {
+    let label = match find_label(slow).await {
+        // There was no cache yet.
+        Err(OpenError::NoLabel) if is_blank => return Err(OpenError::NoCache),
+        found => found?,
+    };
+    match label {
         // (Perhaps what is on the flash device is its cache, and damaged.)
         Some(label) if !is_complete(&label) => Err(OpenError::NeedsCache),
         None => Err(OpenError::NoCache),
         Some(_) if !is_blank => Err(OpenError::NoCache),
         Some(label) => {
-            check_room(label.pages, slow.pages())?;
+            check_room(label.bytes(), slow.fixed_bytes())?;
             let force = FormatOptions { force: true, ..options.clone() };
             format(rt, flash, slow, &force).await
         }

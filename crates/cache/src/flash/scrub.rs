@@ -3,9 +3,9 @@
 //!
 //! 1. A pass looks at one batch at a time, between batches that leave. It holds the batch's slot.
 //! 2. A damaged frame of a clean page is given up: the slow store has the page. A tombstone keeps
-//!    restarts from finding it again, and is durable when the pass ends. (It is written without the
-//!    turn at the front, for which its room may wait.) A damaged frame of a dirty page stays, and is
-//!    told.
+//!    restarts from finding it again, and is durable when the pass ends, unless the slow store refuses
+//!    pages and leaves no room for it. (Room is waited for without the turn at the front, which may
+//!    have to make it.) A damaged frame of a dirty page stays, and is told.
 //! 3. A page is clean only when the slow store was flushed behind it.
 //! 4. What is cleaned are the pages as they were when the pass began, also versions that have been
 //!    superseded since: the newer one may be lost, and with write-through the flash device.
@@ -76,24 +76,27 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> Core<F, S> {
             (state.ring.front(), state.ring.durable().last_batch() + 1)
         };
         while batch < end {
-            for page in self.scrub_batch(batch, &mut found).await? {
-                found.repaired += 1;
-                self.bury_given_up(page).await?;
-            }
+            self.scrub_batch(batch, &mut found).await?;
             batch += 1;
         }
-        if found.repaired > 0 {
-            self.checkpoint().await?;
-        }
         found.damaged.sort_unstable();
-        Ok(found)
+        match self.settle_given_up().await {
+            // What was found is told though the slow store refuses a page, so that there is no room.
+            Ok(()) | Err(CacheError::Full { .. }) => Ok(found),
+            Err(error) => Err(error),
+        }
     }
 
-    /// Compares the frames of a batch. Returns the pages whose frames were given up.
-    async fn scrub_batch(&self, batch: u64, found: &mut Scrubbed) -> Result<Vec<u64>, CacheError> {
-        let mut given_up = Vec::new();
+    /// No restart finds what was given up when this returns.
+    async fn settle_given_up(&self) -> Result<(), CacheError> {
+        self.bury_given_up().await?;
+        self.checkpoint().await
+    }
+
+    /// Compares the frames of a batch.
+    async fn scrub_batch(&self, batch: u64, found: &mut Scrubbed) -> Result<(), CacheError> {
         let _turn = self.front_turn.lock().await;
-        let Some((valid, bytes)) = self.valid_bytes(batch).await? else { return Ok(given_up) };
+        let Some((valid, bytes)) = self.valid_bytes(batch).await? else { return Ok(()) };
         for (at, frame) in valid {
             found.frames += 1;
             match (self.is_whole(&bytes, at, &frame), frame.dirty) {
@@ -104,11 +107,11 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> Core<F, S> {
                 }
                 (false, false) => {
                     self.give_up(at, frame.page);
-                    given_up.push(frame.page);
+                    found.repaired += 1;
                 }
             }
         }
-        Ok(given_up)
+        Ok(())
     }
 
     /// Every page that is dirty now is on the slow store, for good, when this returns: in this version,

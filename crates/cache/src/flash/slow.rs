@@ -50,6 +50,12 @@ pub trait SlowStore {
     /// How many pages there are: their numbers are below.
     fn pages(&self) -> u64;
 
+    /// Its bytes, if they do not change while it is used as it should be. Then a store that has become
+    /// smaller is refused: a device that was cut off, for example. `None`: it may become shorter.
+    fn fixed_bytes(&self) -> Option<u64> {
+        None
+    }
+
     /// Reads a page.
     async fn read(&self, page: u64, buf: &mut [u8]) -> Result<(), IoError>;
 
@@ -229,6 +235,10 @@ impl<D: BlockDevice> DeviceStore<D> {
 impl<D: BlockDevice> SlowStore for DeviceStore<D> {
     fn pages(&self) -> u64 {
         (self.device.caps().bytes() - LABEL_ROOM) / u64::from(self.page)
+    }
+
+    fn fixed_bytes(&self) -> Option<u64> {
+        Some(self.device.caps().bytes())
     }
 
     async fn read(&self, page: u64, buf: &mut [u8]) -> Result<(), IoError> {

@@ -145,7 +145,8 @@ impl<F: PowerCycle + 'static, S: PowerCycle + 'static> LiveBox for CacheVolume<F
     }
 
     async fn scrub(&self) -> Result<ScrubOutcome, UpkeepError> {
-        let found = self.powered()?.scrub().await.map_err(failed)?;
+        let cache = self.powered()?;
+        let found = self.while_on("scrub a cache volume", cache.scrub()).await?;
         let Scrubbed { frames, repaired, damaged } = found;
         Ok(ScrubOutcome { pages: frames, repaired, lost: damaged })
     }

@@ -86,15 +86,14 @@ pub(crate) async fn format<F: BlockDevice + 'static, D: BlockDevice + Clone + 's
     Ok(FlashCache::format(rt, flash, &store, &format).await?)
 }
 
-/// Refuses data from this byte of the slow device on: a file system that reaches so far, or the copy
-/// of a partition table. (Where the label goes there may be one, which is refused with other words.)
+/// Refuses data behind the label that goes to this byte of the slow device: a file system that reaches
+/// so far, or the copy of a partition table. (Where the label goes there may be one, which is refused
+/// with other words.)
 async fn refuse_data<D: BlockDevice>(slow: &D, from: u64) -> Result<(), OpenError> {
-    let (block, blocks) = (u64::from(slow.caps().block_size), slow.caps().blocks);
-    let first = from + (LABEL_BYTES as u64).next_multiple_of(block);
-    let mut bytes = vec![0; (blocks * block - first) as usize];
-    let start = Block(first / block);
-    slow.read(start, DataMut::Bytes(&mut bytes)).await.map_err(io(SLOW))?;
-    match bytes.iter().all(|byte| *byte == 0) {
+    let (block, end) = (u64::from(slow.caps().block_size), slow.caps().bytes());
+    let mut bytes = vec![0; (end - from) as usize];
+    slow.read(Block(from / block), DataMut::Bytes(&mut bytes)).await.map_err(io(SLOW))?;
+    match bytes.iter().skip(LABEL_BYTES).all(|byte| *byte == 0) {
         true => Ok(()),
         false => Err(OpenError::NotBlank { device: SLOW, what: "data in its last 1 MiB" }),
     }

@@ -5,8 +5,8 @@ use tantalum_cache::flash::Admit;
 use tantalum_cache::{Defect, plant};
 use tantalum_device::{Ack, Caps, Payload};
 use tantalum_explore::{
-    AnyBlueprint, BareCacheBlueprint, CacheBlueprint, Command, Found, Ingredients, Nesting,
-    RamBlueprint, Scenario, Tally, reduce,
+    AnyBlueprint, BareCacheBlueprint, Blueprint, CacheBlueprint, Command, Found, Ingredients,
+    Nesting, RamBlueprint, Scenario, Tally, reduce,
 };
 use tantalum_oracle::harness::Mix;
 use tantalum_rt::{Nanos, Stream};
@@ -226,7 +226,7 @@ fn shows(defect: Defect) -> CacheBlueprint {
 
 fn is_found(defect: Defect, subject: &AnyBlueprint) {
     plant(Some(defect));
-    let found = hunt(subject, 24, 200, &mut Tally::default());
+    let found = hunt(subject, 60, 200, &mut Tally::default());
     let Some((scenario, found)) = found else {
         plant(None);
         panic!("{defect:?} is not found")
@@ -241,12 +241,20 @@ fn is_found(defect: Defect, subject: &AnyBlueprint) {
     }
 }
 
+/// No cut at this moment or up to a millisecond later finds anything. (These were found when a start
+/// wrote one superblock less.)
+fn is_clean_around<B: Blueprint>(scenario: &Scenario<B>, cut: u64) {
+    for later in (0..1_000_000).step_by(10_000) {
+        assert_eq!(scenario.cut(&[Nanos(cut + later)]), Ok(()), "{later} ns later");
+    }
+}
+
 /// Pages at the front got second chances while the cache was closed. The batch with them was written
 /// behind the last one that the clean mark counts, and the next one over a batch that it counts.
 #[test]
 fn second_chances_at_a_close_are_durable_before_it() {
     let scenario = what(5).scenario(bare(small()), 5).unwrap();
-    assert_eq!(scenario.cut(&[Nanos(35_286_092)]), Ok(()));
+    is_clean_around(&scenario, 35_286_092);
 }
 
 /// While a cache was given up a batch that was leaving gave a dirty page a second chance. The slow
@@ -274,7 +282,7 @@ fn a_second_chance_does_not_keep_a_cache_from_being_given_up() {
         then: vec![Command::Group(3, 7, 14), write(9, 2), Command::Flush],
         faults: 0,
     };
-    assert_eq!(scenario.cut(&[Nanos(9_789_451)]), Ok(()));
+    is_clean_around(&scenario, 9_789_451);
 }
 
 /// With write-through a fetch wrote a page to the slow store whose eviction was not on flash yet. A cut
@@ -297,7 +305,7 @@ fn a_fetch_writes_through_what_flash_has() {
         then: Vec::new(),
         faults: 0,
     };
-    assert_eq!(scenario.cut(&[Nanos(2_703_818)]), Ok(()));
+    is_clean_around(&scenario, 2_703_818);
 }
 
 /// With write-through a version was cleaned, and then superseded by one that was not durable. An
@@ -384,6 +392,5 @@ fn no_older_version_is_written_over_one_that_was_cleaned() {
         ],
         faults: 0,
     };
-    let found = scenario.cut(&[Nanos(26122747)]);
-    assert!(found.is_ok(), "{found:?}");
+    is_clean_around(&scenario, 26_122_747);
 }

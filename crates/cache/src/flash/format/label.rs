@@ -7,7 +7,7 @@
 //!  12  4 version (1)                       64  1 mode: 0 back, 1 through
 //!  16 16 identity of the cache             65  1 state: 0 clean, 1 in use, 2 alone
 //!  32 16 identity of the slow store        66  6 zeros
-//!                                          72  8 pages of the store; 0: not known
+//!                                          72  8 bytes of the store; 0: not fixed, or not known
 //!                                          80  . zeros
 //! ```
 //!
@@ -16,7 +16,7 @@
 //!    if their epochs are equal, or if the label's is one less.
 //! 3. In state *alone* the pages are used without the cache: its epoch is beyond that of the cache,
 //!    whose versions never count again.
-//! 4. The store has at least as many pages as the label says. (The number was 0 once.)
+//! 4. The store has at least as many bytes as the label says. (The number was always 0 once.)
 
 use super::bytes::{
     COUNT_END, Found, HEAD_BYTES, Uuid, VERSION, begin_head, number, open_head, put, seal, uuid,
@@ -44,11 +44,16 @@ pub(crate) struct Label {
     pub epoch: u64,
     pub mode: Mode,
     pub state: LabelState,
-    /// Pages of the store at the last start; 0: not known.
-    pub pages: u64,
+    /// Bytes of the store at the last start; 0: not fixed, or not known.
+    pub bytes: u64,
 }
 
 impl Label {
+    /// Bytes of the store at the last start, if they were fixed and are known.
+    pub fn bytes(&self) -> Option<u64> {
+        (self.bytes > 0).then_some(self.bytes)
+    }
+
     pub fn encode(&self) -> [u8; HEAD_BYTES] {
         let mut b = begin_head(MAGIC, VERSION);
         b[16..32].copy_from_slice(&self.cache);
@@ -61,7 +66,7 @@ impl Label {
             LabelState::InUse => 1,
             LabelState::Alone => 2,
         };
-        put::<8>(&mut b, 72, self.pages);
+        put::<8>(&mut b, 72, self.bytes);
         seal(&mut b);
         b
     }
@@ -84,8 +89,8 @@ impl Label {
         if generation.max(epoch) >= COUNT_END {
             return Found::Damaged;
         }
-        let (cache, slow, pages) = (uuid(b, 16), uuid(b, 32), number::<8>(b, 72));
-        Found::Good(Label { cache, slow, generation, epoch, mode, state, pages })
+        let (cache, slow, bytes) = (uuid(b, 16), uuid(b, 32), number::<8>(b, 72));
+        Found::Good(Label { cache, slow, generation, epoch, mode, state, bytes })
     }
 }
 
@@ -104,7 +109,7 @@ mod tests {
                 epoch: 4,
                 mode: Mode::Back,
                 state: [LabelState::Clean, LabelState::InUse, LabelState::Alone][state],
-                pages: 77,
+                bytes: 77,
             };
             let mut bytes = label.encode();
             prop_assert_eq!(Label::decode(&bytes), Found::Good(label));

@@ -29,8 +29,9 @@
 //! 3. Version 1 had no other size, and version 2 one part in each batch. Both are read, and become
 //!    version 3 at the first start.
 //! 4. With the clean mark the segments hold the whole directory from the front to the rear.
-//! 5. The label has the epoch of the superblock if there is the clean mark, if byte 158 says so, or if
-//!    anything from the rear on counts. Otherwise it may be one behind. (Byte 158 was 0 once.)
+//! 5. The label has the epoch of the superblock if there is the clean mark, or if byte 158 says so.
+//!    Otherwise it may be one behind, and nothing else was written in this epoch. (Byte 158 was
+//!    always 0 once.)
 
 use super::bytes::{
     COPIES, COUNT_END, Found, HEAD_BYTES, Uuid, begin_head, number, open_head, put, seal, uuid,

@@ -140,19 +140,20 @@ fn a_slow_device_that_shrank_is_refused() {
             assert_eq!(opened.err(), Some(wanted));
             assert!(before == bytes_of(&bench.flash).await);
         };
-        refused(OpenError::StoreShrank { was: PAGES, is: 150 }).await;
-        // A label of once did not say how many pages there were.
-        let pages_told = async |pages: u64| {
+        refused(OpenError::StoreShrank { was: (1 << 20) + PAGES * 512, is: (2048 + 150) * 512 })
+            .await;
+        // A label of once did not say how large the device was.
+        let bytes_told = async |bytes: u64| {
             for block in [0, 32] {
                 put(&bench.slow, block, |b| {
-                    b[72..80].copy_from_slice(&pages.to_le_bytes());
+                    b[72..80].copy_from_slice(&bytes.to_le_bytes());
                     let crc = crc32c::crc32c(&b[4..]);
                     b[..4].copy_from_slice(&crc.to_le_bytes());
                 })
                 .await;
             }
         };
-        pages_told(0).await;
+        bytes_told(0).await;
         refused(OpenError::StoreTooSmall { page: 150, pages: 150 }).await;
         // As it was it is taken.
         fetch(&bench.open().await, 150, 1).await;

@@ -43,7 +43,7 @@ fn a_scrubber_finds_what_is_damaged() {
 #[test]
 fn what_a_scrubber_gave_up_stays_given_up() {
     run(async |rt| {
-        for crashes in [false, true] {
+        for (crashes, fetches) in [(false, false), (true, false), (false, true), (true, true)] {
             let bench = Bench::new(&rt, BYTES, &options()).await;
             let cache = bench.open().await;
             for page in 0..6 {
@@ -53,7 +53,15 @@ fn what_a_scrubber_gave_up_stays_given_up() {
             for page in [2, 4] {
                 put(&bench.flash, find(&bench.flash, page, 5).await, |b| b[300] ^= 8).await;
             }
-            assert_eq!(cache.scrub().await.unwrap().repaired, 2);
+            if fetches {
+                // Whoever reads them gives them up as well.
+                for page in [2, 4] {
+                    assert_eq!(fetch(&cache, page, 5).await, Fetched::Slow);
+                }
+                cache.checkpoint().await.unwrap();
+            } else {
+                assert_eq!(cache.scrub().await.unwrap().repaired, 2);
+            }
             evict(&cache, 4, 6).await;
             match crashes {
                 false => cache.close().await.unwrap(),
