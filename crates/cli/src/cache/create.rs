@@ -29,8 +29,9 @@ Examples:
 
 With --adopt data of the slow device stay where they are, from its beginning on, and the
 volume begins there. The label takes its last 1 MiB, which has to be blank: make a file
-system that reaches so far smaller before. It is a risk: nothing keeps the slow device from being mounted without
-its cache, with old pages, and what is written then is lost or mixed with newer ones.
+system that reaches so far smaller before. It is a risk: nothing keeps the slow device
+from being mounted without its cache, with old pages, and what is written then is lost or
+mixed with newer ones.
 
 Files that are not there are made with --flash-size and --slow-size. Nothing is changed
 unless both devices can be used. With --force it is told whether pages may be lost with
@@ -151,11 +152,13 @@ async fn check_adopted(
     if found.bytes > volume {
         let how = match found.kind {
             filesystem::Kind::Ext4 => {
-                format!("make it smaller (`resize2fs \"{slow}\" {}K`)", volume >> 10)
+                let size = volume >> 10;
+                format!("make it smaller (`e2fsck -f \"{slow}\"`, `resize2fs \"{slow}\" {size}K`)")
             }
-            filesystem::Kind::Xfs => format!(
-                "make a smaller one (`mkfs.xfs -d size={volume}`): XFS does not become smaller"
-            ),
+            filesystem::Kind::Xfs => {
+                "XFS does not become smaller: copy its files elsewhere, and back to a smaller one"
+                    .to_string()
+            }
         };
         let why = format!(
             "the {kind} on the slow device \"{slow}\" has {} bytes, and the volume would have {volume}: {how}, \

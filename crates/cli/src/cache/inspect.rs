@@ -120,9 +120,9 @@ fn look(path: &Path) -> Result<Report, Failed> {
         };
         let told = |e| Found::Failure(format!("{name}: {}", description.told(e)));
         let mut faults = Vec::new();
-        let other_page = described.map(|found| found.page);
-        let other_page = other_page.filter(|is| *is != description.page_bytes);
-        if let Some(is) = other_page {
+        if let Some(is) = described.map(|found| found.page)
+            && is != description.page_bytes
+        {
             let says = description.page_bytes;
             faults.push(format!(
                 "\"{name}\" says page_bytes = {says}, and the cache has pages of {is}: set it to {is}"
@@ -135,7 +135,6 @@ fn look(path: &Path) -> Result<Report, Failed> {
         let found = FlashCache::<MemberLink, _>::describe_store(&store).await;
         if let (Some(flash), Ok(Some(store))) = (described, &found)
             && let Err(e) = flash.check(store)
-            && !(other_page.is_some() && matches!(e, OpenError::StoreShrank { .. }))
         {
             faults.push(format!("{name}: {}", description.told(e)));
         }

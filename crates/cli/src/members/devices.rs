@@ -121,9 +121,15 @@ fn open_one(
     opening: Opening,
 ) -> Result<(String, Member), String> {
     let said = |e: &dyn std::fmt::Display| format!("{name}: {e}");
+    let unreadable = |e: &std::io::Error| match e.kind() {
+        std::io::ErrorKind::PermissionDenied => {
+            said(&"you may not read it: run this as a user who may, or name another")
+        }
+        _ => said(e),
+    };
     let member = if model::is_model(path) {
         Member::Model(model::build(rt, path, place)?)
-    } else if !ImageFile::is_at(path).map_err(|e| said(&e))? {
+    } else if !ImageFile::is_at(path).map_err(|e| unreadable(&e))? {
         let read_only = opening.view;
         let settings = FileSettings { read_only, keep_room: true, ..FileSettings::default() };
         Member::File(open(rt, path, &settings)?)

@@ -5,6 +5,7 @@ use crate::out;
 use std::path::{Path, PathBuf};
 use tantalum_device::{FileError, bytes_in_words};
 use tantalum_log::{BlockingError, BlockingLog, BlockingOptions};
+use tantalum_nand::ImageFile;
 
 /// Files that are removed with this.
 pub struct Files(pub Vec<PathBuf>);
@@ -24,11 +25,7 @@ impl Drop for Files {
 /// # Errors
 /// Why there is none, in a line, with an exit code.
 pub fn make(path: &Path, bytes: u64, options: &mut BlockingOptions) -> Result<(), (String, u8)> {
-    let usage = |why: BlockingError| {
-        let or =
-            if lacks_room(&why) { ": name a place with more room, or a smaller size" } else { "" };
-        (format!("{why}{or}"), out::USAGE)
-    };
+    let usage = |why: BlockingError| (format!("{why}{}", advice(&why)), out::USAGE);
     let Err(e) = BlockingLog::make_file(path, bytes, options) else { return Ok(()) };
     if options.file.buffered {
         return Err(usage(e));
@@ -38,21 +35,28 @@ pub fn make(path: &Path, bytes: u64, options: &mut BlockingOptions) -> Result<()
     BlockingLog::make_file(path, bytes, options).map_err(|_| usage(e))
 }
 
-/// Whether there is no file so large.
-fn lacks_room(why: &BlockingError) -> bool {
-    use std::io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
+/// What to do about an error, where that is known.
+fn advice(why: &BlockingError) -> &'static str {
+    use std::io::ErrorKind::{FileTooLarge, NotFound, QuotaExceeded, StorageFull};
     match why {
-        BlockingError::File(FileError::System { source, .. }) => {
-            matches!(source.kind(), FileTooLarge | QuotaExceeded | StorageFull)
-        }
-        _ => false,
+        BlockingError::File(FileError::System { source, .. }) => match source.kind() {
+            FileTooLarge | QuotaExceeded | StorageFull => {
+                ": name a place with more room, or a smaller size"
+            }
+            NotFound => ": make its folder first",
+            _ => "",
+        },
+        _ => "",
     }
 }
 
 /// A size is for a file that is made: one that is there keeps its own.
 #[allow(clippy::disallowed_methods, reason = "the edge: the files that the user names")]
 fn tell_ignored(path: &Path, size: Option<u64>, option: &str) {
-    let is = std::fs::metadata(path).ok().filter(|found| found.is_file()).map(|found| found.len());
+    // (An image is a drive, whose capacity is another number.)
+    let is_image = ImageFile::is_at(path).unwrap_or(false);
+    let found = std::fs::metadata(path).ok().filter(|found| found.is_file() && !is_image);
+    let is = found.map(|found| found.len());
     if let (Some(size), Some(is)) = (size, is)
         && size != is
     {

@@ -274,7 +274,7 @@ fn a_file_system_that_reaches_into_the_label_is_not_adopted() {
     };
     std::fs::write(&slow, ext4(2, 769)).expect("it can be written");
     let said = create(2);
-    let told = format!("make it smaller (`resize2fs \"{}\" 3072K`)", slow.display());
+    let told = format!("`resize2fs \"{}\" 3072K`)", slow.display());
     assert!(said.contains(&told) && said.lines().count() == 1, "{said}");
     for (log, blocks, notes) in [(2, 768, 0), (0, 3072, 1)] {
         std::fs::write(&slow, ext4(log, blocks)).expect("it can be written");
