@@ -13,7 +13,7 @@
 //!
 //! 1. It is written to both copies, as a superblock is.
 //! 2. The epoch is written to the superblock first and then here. So a cache is the one of its label
-//!    if their epochs are equal, or if the label's is one less.
+//!    if their epochs are equal, or if the label's is one less and the superblock allows that.
 //! 3. In state *alone* the pages are used without the cache: its epoch is beyond that of the cache,
 //!    whose versions never count again.
 //! 4. The store has at least as many bytes as the label says. (The number was always 0 once.)
