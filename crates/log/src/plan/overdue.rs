@@ -68,7 +68,9 @@ impl Plan {
             let is_slow = self.has_become_slow(lane, age);
             let bound = self.stalls_after(lane);
             let stalls = !lane.stalled && age >= bound;
-            let stuck = (awaited || short) && age >= bound * 2;
+            // A device that takes part no longer has been left, and the archive has none of the room.
+            let holds_up = self.is_present(lane) && !lane.archive && (awaited || short);
+            let stuck = holds_up && age >= bound * 2;
             if is_slow {
                 self.counts.slow += u64::from(awaited);
                 let again = awaited && self.hedge.found_slow();

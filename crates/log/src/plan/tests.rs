@@ -101,7 +101,8 @@ impl Model {
     /// Takes what the plan wants, and checks what it says.
     fn pump(&mut self) {
         self.check_durable();
-        loop {
+        for round in 0.. {
+            assert!(round < 1000, "the plan wants something for ever");
             self.plan.tick(self.now);
             loop {
                 let keep = self.plan.keep();
@@ -432,6 +433,43 @@ fn what_finds_no_room_after_a_device_is_lost_says_so() {
     m.finish();
     assert_eq!(m.durable, m.plan.appended());
     assert_eq!(m.gone.len(), 1);
+}
+
+/// Once a new epoch began for ever: what held up the archive was to be left, which gave no room, and
+/// what had been left was to be left again.
+#[test]
+fn whoever_has_no_room_to_give_is_not_left_for_want_of_it() {
+    let mut m = Model::with((3, 1, true), 2, true, Nanos(2000));
+    let end_array = |m: &mut Model| {
+        m.pump();
+        while let Some(i) = m.in_flight.iter().position(|order| order.device < m.array) {
+            m.now += Nanos(10);
+            m.end(i, true);
+            m.pump();
+        }
+    };
+    while m.plan.has_room(900) {
+        m.plan.append(300);
+        m.plan.want(m.plan.appended());
+        end_array(&mut m);
+    }
+    m.plan.append(m.plan.room_bytes());
+    m.plan.want(m.plan.appended());
+    m.pump();
+    let of_array = m.in_flight.iter().position(|order| order.device < m.array).unwrap();
+    // The new epoch does not wait for the archive.
+    m.now += Nanos(2500);
+    m.end(of_array, false);
+    end_array(&mut m);
+    assert!(m.plan.lacks_room());
+    let archive: Vec<usize> = m.in_flight.iter().map(|order| order.device).collect();
+    assert_eq!(archive, [m.array]);
+    let restarts = m.plan.counts().restarts;
+    m.now += Nanos(10_000);
+    m.pump();
+    assert_eq!(m.plan.counts().restarts, restarts);
+    m.finish();
+    assert_eq!(m.durable, m.plan.appended());
 }
 
 /// Commits of one thread, each of which takes as long as that lane does. How many each lane got.
