@@ -107,7 +107,7 @@ pub(crate) async fn flash<F: BlockDevice>(flash: &F) -> Result<FlashDescription,
         mode: found.mode,
         epoch: found.epoch,
         clean: found.clean,
-        labelled: found.clean || found.labelled,
+        labelled: found.label_is_written(),
     })
 }
 

@@ -414,11 +414,18 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> Core<F, S> {
             self.room_for_tombstone().await?;
             let mut state = self.state.borrow_mut();
             if state.given_up.remove(&page) && state.index.find(page).is_none() {
-                state.open.begin(self.rt.now(), self.medium.layout().descriptor);
-                state.index.bury(page, 1);
                 drop(state);
-                self.work.notify_all();
+                self.put_tombstone(page);
             }
         }
+    }
+
+    /// The open batch, which has room for it, gets a tombstone of this page.
+    pub fn put_tombstone(&self, page: u64) {
+        let mut state = self.state.borrow_mut();
+        state.open.begin(self.rt.now(), self.medium.layout().descriptor);
+        state.index.bury(page, 1);
+        drop(state);
+        self.work.notify_all();
     }
 }

@@ -101,10 +101,8 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> Core<F, S> {
             return;
         }
         if buries {
-            state.open.begin(self.rt.now(), self.medium.layout().descriptor);
-            state.index.bury(page, 1);
             drop(state);
-            self.work.notify_all();
+            self.put_tombstone(page);
         } else {
             state.index.remove(page);
             state.given_up.insert(page);

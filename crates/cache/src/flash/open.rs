@@ -113,7 +113,7 @@ fn check_label(label: &Label, superblock: &Superblock) -> Result<(), OpenError> 
         return Err(OpenError::OtherStore);
     }
     let is_alone = label.state == LabelState::Alone;
-    let lag = Lag::of(superblock.clean || superblock.labelled);
+    let lag = Lag::of(superblock.label_is_written());
     check_pair((superblock.cache, superblock.epoch), (label.cache, label.epoch), is_alone, lag)
 }
 

@@ -96,15 +96,8 @@ fn try_resize(path: &Path, bytes: u64) -> Result<(Report, String), Failed> {
     let description = CacheDescription::lasting(path).map_err(usage)?;
     let flash = description.flash.clone();
     let told = |e: std::io::Error| {
-        use std::io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
-        let path = flash.display();
-        let why = match e.kind() {
-            FileTooLarge | QuotaExceeded | StorageFull => {
-                format!("{path}: {e}: make room, or give a smaller size")
-            }
-            _ => format!("{path}: {e}"),
-        };
-        (why, out::FAILED)
+        let advice = if out::lacks_room(&e) { ": make room, or give a smaller size" } else { "" };
+        (format!("{}: {e}{advice}", flash.display()), out::FAILED)
     };
     let block = 4096;
     if !bytes.is_multiple_of(block) {

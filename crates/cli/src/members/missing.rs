@@ -37,15 +37,10 @@ pub fn make(path: &Path, bytes: u64, options: &mut BlockingOptions) -> Result<()
 
 /// What to do about an error, where that is known.
 fn advice(why: &BlockingError) -> &'static str {
-    use std::io::ErrorKind::{FileTooLarge, NotFound, QuotaExceeded, StorageFull};
-    match why {
-        BlockingError::File(FileError::System { source, .. }) => match source.kind() {
-            FileTooLarge | QuotaExceeded | StorageFull => {
-                ": name a place with more room, or a smaller size"
-            }
-            NotFound => ": make its folder first",
-            _ => "",
-        },
+    let BlockingError::File(FileError::System { source, .. }) = why else { return "" };
+    match source.kind() {
+        _ if out::lacks_room(source) => ": name a place with more room, or a smaller size",
+        std::io::ErrorKind::NotFound => ": make its folder first",
         _ => "",
     }
 }

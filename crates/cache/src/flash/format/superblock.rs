@@ -59,11 +59,17 @@ pub(crate) struct Superblock {
     pub bytes: u64,
     pub front: u64,
     pub rear: Part,
-    /// The label has this epoch, as far as the superblock knows.
+    /// The label was written in this start.
     pub labelled: bool,
 }
 
 impl Superblock {
+    /// Whether the label has this epoch for sure: it was written in this start, or a start has ended
+    /// cleanly. (It may have it otherwise, too.)
+    pub fn label_is_written(&self) -> bool {
+        self.clean || self.labelled
+    }
+
     pub fn encode(&self) -> [u8; HEAD_BYTES] {
         let mut b = begin_head(MAGIC, PARTS);
         b[16..32].copy_from_slice(&self.cache);
