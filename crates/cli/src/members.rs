@@ -22,7 +22,7 @@ pub use devices::{Devices, Members, linked, no_device, not_there, open, open_eac
 pub use in_words::{in_words, in_words_of_replace, put_another};
 pub use kind::no_description;
 pub use member::{Member, MemberLink};
-pub use missing::{Files, make, make_missing};
+pub use missing::{Files, lacks_room, make, make_missing};
 pub use model::{CHUNK_KIB, absolute, array_of, model_of, other_size};
 pub use served::ServedLog;
 

@@ -142,12 +142,6 @@ pub fn cannot(does: &str, path: &Path, error: &io::Error) -> String {
     format!("cannot {does} {}: {why}", path.display())
 }
 
-/// Whether a file found no room on its disk.
-pub fn lacks_room(error: &io::Error) -> bool {
-    use ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
-    matches!(error.kind(), FileTooLarge | QuotaExceeded | StorageFull)
-}
-
 /// What to say of an address where somebody listens.
 pub const IN_USE: &str = "it is in use: give another one, or end what listens there";
 

@@ -7,7 +7,9 @@
 use super::started::{Failed, with_volume};
 use crate::counted::counted;
 use crate::drive::remote;
-use crate::members::{CacheDescription, CacheDevices, cache_in_words, cache_told, runtime};
+use crate::members::{
+    CacheDescription, CacheDevices, cache_in_words, cache_told, lacks_room, runtime,
+};
 use crate::{out, units};
 use clap::Args;
 use rustix::fs::{FallocateFlags, fallocate, ftruncate};
@@ -96,7 +98,7 @@ fn try_resize(path: &Path, bytes: u64) -> Result<(Report, String), Failed> {
     let description = CacheDescription::lasting(path).map_err(usage)?;
     let flash = description.flash.clone();
     let told = |e: std::io::Error| {
-        let advice = if out::lacks_room(&e) { ": make room, or give a smaller size" } else { "" };
+        let advice = if lacks_room(&e) { ": make room, or give a smaller size" } else { "" };
         (format!("{}: {e}{advice}", flash.display()), out::FAILED)
     };
     let block = 4096;

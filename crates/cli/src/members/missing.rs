@@ -35,11 +35,17 @@ pub fn make(path: &Path, bytes: u64, options: &mut BlockingOptions) -> Result<()
     BlockingLog::make_file(path, bytes, options).map_err(|_| usage(e))
 }
 
+/// Whether a file found no room on its disk.
+pub fn lacks_room(error: &std::io::Error) -> bool {
+    use std::io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
+    matches!(error.kind(), FileTooLarge | QuotaExceeded | StorageFull)
+}
+
 /// What to do about an error, where that is known.
 fn advice(why: &BlockingError) -> &'static str {
     let BlockingError::File(FileError::System { source, .. }) = why else { return "" };
     match source.kind() {
-        _ if out::lacks_room(source) => ": name a place with more room, or a smaller size",
+        _ if lacks_room(source) => ": name a place with more room, or a smaller size",
         std::io::ErrorKind::NotFound => ": make its folder first",
         _ => "",
     }
