@@ -64,8 +64,8 @@ pub(crate) struct Superblock {
 }
 
 impl Superblock {
-    /// Whether the label has this epoch for sure: it was written in this start, or a start has ended
-    /// cleanly. (It may have it otherwise, too.)
+    /// Whether the label has this epoch for sure: it was written in this start, or the last start
+    /// ended cleanly. (It may have it otherwise, too.)
     pub fn label_is_written(&self) -> bool {
         self.clean || self.labelled
     }
