@@ -5,7 +5,8 @@
 //!    flash is not written over.
 //! 2. Frames are released only when no entry of the batch is current, and all that replaced one of
 //!    them is settled: a newer version, a second chance. So what is put back when a batch is
-//!    abandoned is there.
+//!    abandoned is there. Nor does anyone still change such an entry: what comes next into its frame
+//!    would be changed instead.
 //! 3. A dirty version that is current is never dropped: it is staged again, or marked clean first.
 //! 4. Whoever takes over the front batch of a dead owner begins anew: what was staged again is not
 //!    current in this batch any more, and what was marked clean is clean.
@@ -168,10 +169,11 @@ impl Directory {
         control.state() == State::Valid && control.is_dirty()
     }
 
-    /// Makes sure that a frame's entry is not current.
+    /// Makes sure that a frame's entry is not current, and that nobody changes it any more.
     fn vacate(&self, frame: u32) -> Result<(), ReleaseError> {
-        self.settle(frame);
-        if self.control(frame).state() != State::Valid {
+        // (One look: an entry that was valid may be `Leaving` at the next, by someone who has yet to
+        // unlink it.)
+        if self.settle(frame) != State::Valid {
             return Ok(());
         }
         let page = self.entry(frame).page.get();

@@ -93,12 +93,15 @@ impl Directory {
         self.bump(chain);
     }
 
-    /// Makes sure that an entry is `Free`, `Valid` or `Gone`: waits for the live owner that changes
-    /// it, or ends what a dead one began.
-    pub(crate) fn settle(&self, frame: u32) {
+    /// Waits until an entry is `Free`, `Valid` or `Gone`: for the live owner that changes it, or ends
+    /// what a dead one began. Which it was then; a valid one may be changed at once.
+    pub(crate) fn settle(&self, frame: u32) -> State {
         let control = |frame| Control(self.entry(frame).control.get());
-        let seen = control(frame);
-        if matches!(seen.state(), State::Filling | State::Leaving) {
+        loop {
+            let seen = control(frame);
+            if !matches!(seen.state(), State::Filling | State::Leaving) {
+                return seen.state();
+            }
             let held = self.lock(seen.partition());
             let now = control(frame);
             let same = now.lap() == seen.lap() && now.partition() == seen.partition();

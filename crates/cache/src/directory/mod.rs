@@ -49,8 +49,9 @@
 //! signal, for that one.
 //!
 //! What proves it: tests that kill an owner before each single store of each call, and whoever mends
-//! after it before each of its own (`tests/killed.rs`); models of threads in all orders, with deaths
-//! (`model.rs`, run by `scripts/model-wall-clock`); and processes that are killed
+//! after it before each of its own (`tests/killed.rs`); two calls at the same time that change turns
+//! at any two of their steps (`tests/two.rs`); models of threads with deaths and with stores that are
+//! seen late (`model.rs`, run by `scripts/model-wall-clock`); and processes that are killed
 //! (`tests/processes.rs` of the crate).
 //!
 //! # Pages

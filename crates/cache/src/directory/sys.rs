@@ -7,6 +7,10 @@ pub(crate) use std::sync::atomic::{AtomicU64, Ordering, fence};
 #[cfg(loom)]
 pub(crate) use loom::sync::atomic::{AtomicU64, Ordering, fence};
 
+// In tests two threads can change turns before any of their steps (`tests/turns.rs`).
+#[cfg(all(test, not(loom)))]
+use super::tests::turns;
+
 /// One word of shared memory.
 #[repr(transparent)]
 pub(crate) struct Word(AtomicU64);
@@ -18,34 +22,40 @@ impl Word {
 
     /// Loads; what was stored before the value was is seen, too.
     pub fn get(&self) -> u64 {
+        turns::step();
         self.0.load(Ordering::Acquire)
     }
 
     /// Loads, without any order.
     pub fn peek(&self) -> u64 {
+        turns::step();
         self.0.load(Ordering::Relaxed)
     }
 
     /// Stores; whoever sees the value sees what was stored before.
     pub fn set(&self, value: u64) {
+        turns::step();
         death::step();
         self.0.store(value, Ordering::Release);
     }
 
     /// Stores, without any order.
     pub fn poke(&self, value: u64) {
+        turns::step();
         death::step();
         self.0.store(value, Ordering::Relaxed);
     }
 
     /// Stores `new` if the value is `old`; else says what it is.
     pub fn swap_if(&self, old: u64, new: u64) -> Result<u64, u64> {
+        turns::step();
         death::step();
         self.0.compare_exchange(old, new, Ordering::AcqRel, Ordering::Acquire)
     }
 
     /// Makes it `value` at least.
     pub fn raise(&self, value: u64) {
+        turns::step();
         death::step();
         self.0.fetch_max(value, Ordering::AcqRel);
     }
@@ -70,8 +80,21 @@ pub(crate) fn pause(turn: u32) {
     }
     #[cfg(not(loom))]
     match turn % 64 {
+        _ if turns::pass() => {}
         63 => std::thread::yield_now(),
         _ => std::hint::spin_loop(),
+    }
+}
+
+#[cfg(not(all(test, not(loom))))]
+mod turns {
+    #[inline(always)]
+    pub(super) fn step() {}
+
+    #[cfg(not(loom))]
+    #[inline(always)]
+    pub(super) fn pass() -> bool {
+        false
     }
 }
 

@@ -136,7 +136,7 @@ fn before_and_after(call: &Call) -> (Current, Current) {
 }
 
 /// All that one can do to bring a ring of the dead back to order, and to use it.
-fn goes_on(directory: &Directory, pages: &[u64]) {
+pub(super) fn goes_on(directory: &Directory, pages: &[u64]) {
     while let Some(batch) = directory.adopt() {
         directory.abandon(&batch).unwrap();
     }

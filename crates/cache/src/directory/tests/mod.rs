@@ -4,6 +4,8 @@ mod attach;
 mod killed;
 mod random;
 mod ring;
+pub(super) mod turns;
+mod two;
 
 use super::{Batch, Directory, Entry, Liveness, Owner, Region, Shape, Version};
 use std::collections::BTreeMap;
