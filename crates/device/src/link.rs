@@ -17,6 +17,23 @@ use tantalum_rt::{Rt, TaskId};
 /// 2. When the link dies, every task that waits in a command is woken, in a fixed
 ///    order.
 /// 3. A command on the link counts as outstanding for the runtime.
+///
+/// ```
+/// use std::future::pending;
+/// use tantalum_device::{IoError, Link};
+/// use tantalum_rt::Runtime;
+///
+/// let mut runtime = Runtime::virtual_time(1);
+/// let rt = runtime.handle();
+/// let link = Link::new(&rt);
+/// let plug = link.clone();
+/// rt.spawn("the plug", async move { plug.cut() });
+/// // A command that would never end ends with the power.
+/// let ended = runtime.block_on(async move {
+///     link.command("write", pending::<Result<(), IoError>>()).await
+/// });
+/// assert_eq!(ended.unwrap(), Err(IoError::PowerLost));
+/// ```
 #[derive(Clone)]
 pub struct Link {
     inner: Rc<Inner>,

@@ -126,6 +126,35 @@ impl Shown {
 pub type AfterCut = Box<dyn FnOnce() -> CutOutcome>;
 
 /// A box that can serve other programs and be watched.
+///
+/// A test of any box: the power is cut, and restored.
+///
+/// ```
+/// use tantalum_device::{
+///     Block, BlockDevice, Caps, Data, Durability, LiveBox, Payload, PowerCycle, PowerState,
+///     RamDevice, RamOptions, StartError,
+/// };
+/// use tantalum_rt::Runtime;
+///
+/// /// How many blocks are lost at a cut.
+/// async fn lost(of: &impl LiveBox) -> Result<u64, StartError> {
+///     let after = of.watch_cut();
+///     of.cut();
+///     let outcome = after();
+///     of.bring_up(false).await?;
+///     assert_eq!(of.power_state(), PowerState::On);
+///     Ok(outcome.lost_blocks)
+/// }
+///
+/// let mut runtime = Runtime::virtual_time(1);
+/// let options = RamOptions::new(Caps::power_safe(1024, Payload::Stamps));
+/// let ram = RamDevice::new(&runtime.handle(), options);
+/// let lost = runtime.block_on(async move {
+///     ram.device().write(Block(0), Data::Stamps(&[7]), Durability::Normal).await.unwrap();
+///     lost(&ram).await
+/// });
+/// assert_eq!(lost.unwrap(), Ok(0));
+/// ```
 #[allow(async_fn_in_trait)] // One thread: no future here has to be Send.
 pub trait LiveBox: PowerCycle + Clone + 'static {
     /// What it is, in a word: the name of a design, a model, a kind of device.

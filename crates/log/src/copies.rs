@@ -21,6 +21,20 @@ use tantalum_device::BlockDevice;
 use tantalum_rt::{Nanos, join_all};
 
 /// Acknowledged bytes of a log with two copies that are on one device alone.
+///
+/// ```
+/// use tantalum_log::{Lsn, OneCopy};
+///
+/// // As `Log::one_copy` returns it.
+/// let found = OneCopy {
+///     lsn: Lsn(4096),
+///     end: Lsn(8192),
+///     on: "a.log".into(),
+///     place: Some(("b.log".into(), 1 << 20)),
+/// };
+/// let said = found.to_string();
+/// assert!(said.contains("only \"a.log\" has them; \"b.log\" is damaged at byte 1048576"), "{said}");
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OneCopy {
     /// The first LSN.

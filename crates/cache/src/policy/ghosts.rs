@@ -19,6 +19,23 @@ use super::work::Work;
 use std::ops::Range;
 
 /// See the module.
+///
+/// ```
+/// use tantalum_cache::policy::{Access, Config, Exit, Ghosts, Kind, Lsn, PageId};
+///
+/// // Of a cache of 1,000 frames; every page is in the sample.
+/// let mut ghosts = Ghosts::new(&Config::new(Kind::Gsc, 1000, 4096), 1)?;
+/// // A loop over 1,500 pages: they fit in twice the frames.
+/// for _ in 0..4 {
+///     for page in (0..1500).map(PageId) {
+///         ghosts.fetch(Access { page, client: 0 }, Lsn(1));
+///         let exit = Exit { page, client: 0, lsn: Lsn(1), dirty: false, fdirty: false };
+///         ghosts.evict(exit);
+///     }
+/// }
+/// assert!(ghosts.estimate().gain() > 0.5);
+/// # Ok::<(), tantalum_cache::policy::ConfigError>(())
+/// ```
 pub struct Ghosts {
     caches: [Box<dyn Policy>; 2],
     counts: GhostCounts,

@@ -63,6 +63,18 @@ fn denied(path: &Path) -> ClientError {
 }
 
 /// A connection to a control socket.
+///
+/// ```no_run
+/// use std::path::Path;
+/// use tantalum_export::control::{Client, ClientError, socket_beside};
+///
+/// // Of a drive that `tantalum drive mount disk.img /mnt/flash` serves.
+/// let mut drive = Client::connect(&socket_beside(Path::new("disk.img")))?;
+/// let cut = drive.cut()?;
+/// println!("{} blocks are lost at most", cut.lost_blocks_at_most);
+/// drive.restore(false)?;
+/// # Ok::<(), ClientError>(())
+/// ```
 pub struct Client {
     path: PathBuf,
     stream: BufReader<UnixStream>,

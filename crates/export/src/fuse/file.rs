@@ -36,6 +36,31 @@ pub struct NoBytes;
 
 /// A box as the only file of a file system. Requests of the file reach the box as commands on whole
 /// blocks.
+///
+/// ```no_run
+/// use std::path::Path;
+/// use std::rc::Rc;
+/// use tantalum_device::{Caps, Payload, PowerCycle, RamDevice, RamOptions};
+/// use tantalum_export::Volume;
+/// use tantalum_export::fuse::{OneFile, Served, mount};
+/// use tantalum_export::nbd::OnCut;
+/// use tantalum_rt::{Runtime, wall::WallOptions};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let mut runtime = Runtime::wall_time(1, WallOptions::default())?;
+/// let rt = runtime.handle();
+/// let device = RamDevice::new(&rt, RamOptions::new(Caps::power_safe(1024, Payload::Bytes)));
+/// let file = Rc::new(OneFile::new(&Volume::new(&rt, device.clone()), (0, 0), 0)?);
+/// let io = rt.io().ok_or("it is on the wall clock")?;
+/// // A folder that is there: the device is its file `drive` until it is unmounted.
+/// let connection = mount(&io, Path::new("/mnt/ram"), "ram")?;
+/// runtime.block_on(async move {
+///     device.power_on().await?;
+///     Served::one_file(&rt, connection, &file, OnCut::Errors).end().await;
+///     Ok(())
+/// })?
+/// # }
+/// ```
 pub struct OneFile<P: PowerCycle> {
     volume: Rc<Volume<P>>,
     bytes: u64,

@@ -115,6 +115,32 @@ enum TlsState {
 }
 
 /// One client's negotiation.
+/// Bytes in, bytes out: whoever has a connection of another kind reads and writes them.
+///
+/// ```
+/// use tantalum_export::nbd::{Handshake, Offer, Refusal, Step, wire};
+///
+/// let offers = [Offer {
+///     name: "drive".into(),
+///     description: String::new(),
+///     size: 1 << 30,
+///     read_only: false,
+///     fast_zero: true,
+///     allocation: false,
+///     block_min: 1,
+///     block_preferred: 4096,
+///     payload_max: 32 << 20,
+/// }];
+/// let (mut handshake, mut out) = (Handshake::new(&offers, 100), Vec::new());
+/// handshake.greeting(&mut out);
+/// assert!(out.starts_with(b"NBDMAGICIHAVEOPT"));
+/// // The client: fixed newstyle, no zeros. Then it asks for an export.
+/// handshake.client_flags(0b11)?;
+/// assert!(matches!(handshake.option(wire::opt::EXPORT_NAME, b"drive", &mut out)?, Step::Enter(_)));
+/// let unknown = handshake.option(wire::opt::EXPORT_NAME, b"disk", &mut out);
+/// assert_eq!(unknown, Err(Refusal::NoSuchExport));
+/// # Ok::<(), Refusal>(())
+/// ```
 #[derive(Debug)]
 pub struct Handshake<'a> {
     offers: &'a [Offer],
