@@ -202,6 +202,20 @@ fn child() {
 /// Children that end when the test does.
 struct Children(Vec<Child>);
 
+impl Children {
+    /// None of them has failed.
+    fn live(&mut self) {
+        self.live_but(None);
+    }
+
+    fn live_but(&mut self, victim: Option<usize>) {
+        for (number, child) in self.0.iter_mut().enumerate().filter(|(n, _)| Some(*n) != victim) {
+            let ended = child.try_wait().unwrap();
+            assert!(ended.is_none(), "process {number} failed: {ended:?}");
+        }
+    }
+}
+
 impl Drop for Children {
     fn drop(&mut self) {
         for child in &mut self.0 {
@@ -234,6 +248,7 @@ fn processes_are_killed(kills: usize) {
     for kill in 0..kills {
         std::thread::sleep(Duration::from_millis(50));
         let victim = kill % PROCESSES;
+        children.live();
         children.0[victim].kill().unwrap();
         // Each of the others goes on, the dead one not yet waited for in half of the cases.
         if kill % 2 == 0 {
@@ -242,10 +257,7 @@ fn processes_are_killed(kills: usize) {
         let before = rounds();
         let mut patience = 60_000;
         while (0..PROCESSES).any(|n| n != victim && rounds()[n] == before[n]) {
-            for (number, child) in children.0.iter_mut().enumerate() {
-                let ended = child.try_wait().unwrap();
-                assert!(number == victim || ended.is_none(), "process {number} failed: {ended:?}");
-            }
+            children.live_but(Some(victim));
             patience -= 1;
             assert!(patience > 0, "a process waits for the dead: {before:?}, {:?}", rounds());
             std::thread::sleep(Duration::from_millis(1));
@@ -253,6 +265,7 @@ fn processes_are_killed(kills: usize) {
         children.0[victim].wait().unwrap();
         children.0[victim] = start(&path, victim);
     }
+    children.live();
     drop(children);
     while let Some(batch) = directory.adopt() {
         directory.abandon(&batch).unwrap();

@@ -857,18 +857,35 @@ void tantalum_cache_free(tantalum_cache *cache);
  * processes may have at different addresses. Any of them may be killed at any moment; nobody waits
  * for the dead. The owner of a batch is the process that reserved it.
  *
- *   a page is read      lookup, read the frame, check; REUSED: look up again
- *   pages leave RAM     reserve, stage for each page, close, write the batch, publish
- *   the ring is full    take_front, fates, stage_again or write to the slow store, flush it,
- *                       mark_clean, release
- *   an owner died       adopt, then write its batch and publish it, or abandon it
+ *   a page is read      lookup; if it is durable, read the frame and check: REUSED: look up again. If it
+ *                       is not, its bytes are where its batch's owner keeps them, not on flash
+ *   pages leave RAM     reserve, stage for each page, close when every stage is over, write the batch,
+ *                       publish
+ *   the ring is full    take_front, fates, stage_again in a batch that was reserved before, or write
+ *                       to the slow store, flush it and mark_clean; close, write and publish that
+ *                       batch; release. Keep a batch to spare: a full ring has none for stage_again
+ *   an owner died       adopt, then close, write and publish the batch if its bytes are in shared
+ *                       memory, or else abandon it. One that was being abandoned can only be abandoned
  *   a restart           format, then restore for each batch that was found on flash
  *
- * All functions may be called by any number of threads at once, except tantalum_directory_free. Codes:
- * ENOSPC: the ring or the batch is full, or the memory too small; EBUSY: another owner has the front,
- * or what replaces its pages is not durable: try again; EINVAL: the call makes no sense now; ECACHE:
- * the memory has no directory that this library can use. A handle is for one process: attach again
- * after fork.
+ * The slow store is yours, and so is its order: do not write a version over a newer one there. Keep a
+ * lock for each page from fates to mark_clean, or compare LSNs. Before a version is written there past
+ * the directory, while the directory has an older dirty one, stage it or forget the page: the older one
+ * would be read, and written over it.
+ *
+ * Any number of threads may call these functions at once, except tantalum_directory_free. But one
+ * thread at a time ends a batch (close, publish, abandon), and one has a front batch from take_front to
+ * release or leave. A thread that has released or ended one does not use it again. Codes: ENOSPC: the
+ * ring or the batch is full, or the memory too small; EBUSY: another owner has the front, or what
+ * replaces its pages is not durable: publish what you have yourself, adopt what is a dead one's, and try
+ * again; EINVAL: the call makes no sense now: for release, a page of the front is dirty (again): ask for
+ * fates once more; ECACHE: the memory has no directory that this library can use. A release that fails
+ * may have dropped clean pages.
+ *
+ * An owner is a process, known by its number and its start. So all processes must see the same numbers
+ * and times of start: one PID namespace and one time namespace (containers of one pod may share them,
+ * others do not). A handle is for one process: attach again after fork. After exec nobody takes over
+ * what the process had: publish or abandon it before.
  */
 typedef struct tantalum_directory tantalum_directory;
 
@@ -899,7 +916,7 @@ typedef struct tantalum_entry {
 #define TANTALUM_ENTRY_INIT { sizeof(tantalum_entry), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
 #define TANTALUM_ENTRY_CURRENT 0 /* it is the current version of its page */
-#define TANTALUM_ENTRY_OLD 1     /* its frame has it still, but there is a newer one, or none */
+#define TANTALUM_ENTRY_OLD 1     /* there is a newer one, or none; if it was durable, its frame has it still */
 #define TANTALUM_ENTRY_REUSED 2  /* its frame may have another page: look up again */
 
 #define TANTALUM_FATE_DROP 0    /* the slow store has it */
@@ -983,13 +1000,16 @@ int tantalum_directory_stage_again(const tantalum_directory *directory,
                                    const tantalum_batch *batch, const tantalum_entry *entry,
                                    tantalum_staged *staged);
 
-/* A batch takes no more pages, and can be written. */
+/* A batch takes no more pages, and can be written. Every stage for it is over. */
 int tantalum_directory_close(const tantalum_directory *directory, const tantalum_batch *batch);
 
 /* What a closed batch has is durable. */
 int tantalum_directory_publish(const tantalum_directory *directory, const tantalum_batch *batch);
 
-/* A batch will never be durable: what was current before its pages is current again. */
+/*
+ * A batch will never be durable: what was current before its pages is current again, unless a version
+ * that is given up was clean: the slow store has a newer one then.
+ */
 int tantalum_directory_abandon(const tantalum_directory *directory, const tantalum_batch *batch);
 
 /* A batch whose owner died before it was published or abandoned; it is this process's now. */

@@ -2,10 +2,11 @@
 //!
 //! 1. A handle is for the process that made it: the process is the owner of what it stages.
 //! 2. Numbers from C are checked before the directory sees them: no frame beyond the ring.
+//! 3. What a call tells has room before the call does anything.
 
 use crate::abi::*;
 use crate::error::{Failure, boundary};
-use crate::record::{put, take};
+use crate::record::{put, room, stride, take};
 use ::tantalum_cache::directory::{
     AttachError, Batch, BatchError, Directory, Entry, Fate, Found, Front, FrontError, Processes,
     Region, ReleaseError, Replacement, ReserveError, Shape, ShapeError, Since, StageError, Staged,
@@ -184,6 +185,13 @@ unsafe fn front_of(batch: *const tantalum_batch) -> Result<Front, Failure> {
 fn version_of(v: &tantalum_page_version) -> Result<Version, Failure> {
     let checksum = small(v.checksum, "the checksum")?;
     Ok(Version { page: v.page, lsn: v.lsn, checksum, dirty: v.dirty != 0 })
+}
+
+/// # Safety
+/// `out` is null or points to a structure with a correct size field.
+unsafe fn room_or_null<T: Record>(out: *const T) -> Result<(), Failure> {
+    // SAFETY: the caller guarantees it.
+    if out.is_null() { Ok(()) } else { unsafe { room(out) } }
 }
 
 /// # Safety
@@ -373,6 +381,8 @@ pub unsafe extern "C" fn tantalum_directory_reserve(
     boundary(|| {
         // SAFETY: the caller guarantees it.
         let directory = unsafe { of(directory) }?;
+        // SAFETY: the caller guarantees it.
+        unsafe { room(batch) }?;
         let b = directory.reserve()?;
         let record = batch_record(directory, Some((b.seq, b.first_frame)));
         // SAFETY: the caller guarantees it.
@@ -400,6 +410,8 @@ pub unsafe extern "C" fn tantalum_directory_stage(
         }
         // SAFETY: the caller's structure.
         let version = version_of(&unsafe { version.read_unaligned() })?;
+        // SAFETY: the caller guarantees it.
+        unsafe { room_or_null(staged) }?;
         let done = directory.stage(&batch, version)?;
         // SAFETY: the caller guarantees it.
         unsafe { tell_staged(staged, Some(done)) }
@@ -422,6 +434,8 @@ pub unsafe extern "C" fn tantalum_directory_stage_again(
         let (directory, batch) = unsafe { (of(directory)?, batch_of(batch)?) };
         // SAFETY: the caller guarantees it.
         let entry = unsafe { entry_of(directory, entry) }?;
+        // SAFETY: the caller guarantees it.
+        unsafe { room_or_null(staged) }?;
         let done = directory.stage_again(&batch, &entry)?;
         // SAFETY: the caller guarantees it.
         unsafe { tell_staged(staged, done) }
@@ -495,6 +509,8 @@ pub unsafe extern "C" fn tantalum_directory_adopt(
     boundary(|| {
         // SAFETY: the caller guarantees it.
         let directory = unsafe { of(directory) }?;
+        // SAFETY: the caller guarantees it.
+        unsafe { room(batch) }?;
         let found = directory.adopt().map(|b| (b.seq, b.first_frame));
         // SAFETY: the caller guarantees it.
         unsafe { put(batch, &batch_record(directory, found)) }
@@ -513,6 +529,8 @@ pub unsafe extern "C" fn tantalum_directory_take_front(
     boundary(|| {
         // SAFETY: the caller guarantees it.
         let directory = unsafe { of(directory) }?;
+        // SAFETY: the caller guarantees it.
+        unsafe { room(front) }?;
         let taken = directory.take_front()?;
         let record = batch_record(directory, Some((taken.seq, taken.first_frame)));
         // SAFETY: the caller guarantees it.
@@ -546,6 +564,8 @@ pub unsafe extern "C" fn tantalum_directory_fates(
             0 => Replacement::SecondChance,
             _ => Replacement::Basic,
         };
+        // SAFETY: the caller guarantees it.
+        let apart = unsafe { stride(entries) }?;
         let fates = directory.fates(&front, replacement);
         for (i, (entry, fate)) in fates.iter().enumerate() {
             let fate = match fate {
@@ -554,7 +574,7 @@ pub unsafe extern "C" fn tantalum_directory_fates(
                 Fate::SecondChance => TANTALUM_FATE_AGAIN,
             };
             // SAFETY: one of the caller's structures.
-            unsafe { put(entries.add(i), &entry_record(Some(*entry), fate)) }?;
+            unsafe { put(entries.byte_add(i * apart), &entry_record(Some(*entry), fate)) }?;
         }
         // SAFETY: the caller's room.
         unsafe { found.write_unaligned(fates.len() as u64) };
@@ -625,7 +645,10 @@ pub unsafe extern "C" fn tantalum_directory_forget(
 ) -> c_int {
     boundary(|| {
         // SAFETY: the caller guarantees it.
-        let ended = unsafe { of(directory) }?.forget(page);
+        let directory = unsafe { of(directory) }?;
+        // SAFETY: the caller guarantees it.
+        unsafe { room_or_null(entry) }?;
+        let ended = directory.forget(page);
         if entry.is_null() {
             return Ok(());
         }
@@ -650,9 +673,11 @@ pub unsafe extern "C" fn tantalum_directory_restore(
         if count > directory.shape().batch.into() || (entries.is_null() && count > 0) {
             return Err(Failure::invalid("these are more entries than a batch has frames"));
         }
+        // SAFETY: the caller guarantees it.
+        let apart = if count > 0 { unsafe { stride(entries) }? } else { 0 };
         let found = |i: u64| {
             // SAFETY: one of the caller's structures.
-            let e = unsafe { take(entries.add(i as usize)) }?;
+            let e = unsafe { take(entries.byte_add(i as usize * apart)) }?;
             let (page, lsn, dirty) = (e.page, e.lsn, e.dirty != 0);
             let version =
                 Version { page, lsn, checksum: small(e.checksum, "the checksum")?, dirty };

@@ -45,6 +45,25 @@ pub(crate) unsafe fn take<T: Record>(from: *const T) -> Result<T, Failure> {
     Ok(record)
 }
 
+/// Whether there is room for a record: asked before a call does what is to be told there.
+///
+/// # Safety
+/// `out` is null or points to a record with a correct size field.
+pub(crate) unsafe fn room<T: Record>(out: *const T) -> Result<(), Failure> {
+    // SAFETY: the caller guarantees it.
+    unsafe { size_of_record(out) }.map(|_| ())
+}
+
+/// So many bytes lie between the records of the caller's array: what its first one has. A program
+/// that was built with another version of the library has records of another size.
+///
+/// # Safety
+/// `first` is null or points to a record with a correct size field.
+pub(crate) unsafe fn stride<T: Record>(first: *const T) -> Result<usize, Failure> {
+    // SAFETY: the caller guarantees it.
+    unsafe { size_of_record(first) }
+}
+
 /// # Safety
 /// `record` is null or points to a record with a correct size field.
 unsafe fn size_of_record<T: Record>(record: *const T) -> Result<usize, Failure> {

@@ -9,11 +9,12 @@
 //! 3. If the owner dies, another one [adopts](Directory::adopt) the batch: it writes it to the end,
 //!    if the bytes lie in shared memory, or [abandons](Directory::abandon) it.
 //! 4. Abandoning puts back each version that one of the batch had replaced, unless a still newer
-//!    one, or nothing, is current. From `Doomed` on none of its versions is put back any more, not
-//!    even by another batch that replaced them and is abandoned at the same time. The frames of
-//!    those versions stay until then: each batch knows the latest one of which an entry replaced
-//!    one of its own (`needs`). Where a still newer one is current, the batch with the older
-//!    version waits for that one, too.
+//!    one, or nothing, is current, or the slow store has a newer one: one of those given up was
+//!    clean. Then the page is not in the directory any more. From `Doomed` on none of the batch's
+//!    versions is put back any more, not even by another batch that replaced them and is abandoned
+//!    at the same time. The frames of those versions stay until then: each batch knows the latest
+//!    one of which an entry replaced one of its own (`needs`). Where a still newer one is current,
+//!    the batch with the older version waits for that one, too.
 //! 5. `settled` is the first batch that is neither published nor abandoned. `rear` is the next to
 //!    reserve, `front` the oldest one whose frames are in use. Each follows from the words of the
 //!    batches, so whoever comes along moves it on.
@@ -21,7 +22,7 @@
 use super::Directory;
 use super::control::{BatchWord, Control, Phase};
 use super::error::{BatchError, ReserveError};
-use super::sys::{Word, pause};
+use super::sys::{Word, full_fence, pause};
 use super::{Entry, header};
 
 /// A batch of frames that is being filled or written.
@@ -123,9 +124,13 @@ impl Directory {
     pub fn abandon(&self, batch: &Batch) -> Result<(), BatchError> {
         self.close(batch)?;
         self.step(batch, Phase::Doomed)?;
+        // Whoever marks one of its pages clean meanwhile is seen below, or sees that it is given up.
+        full_fence();
         for frame in self.frames_of(batch.seq) {
             self.give_up(frame);
         }
+        // Whoever gives up a newer batch meanwhile sees that this one is given up, or is seen here.
+        full_fence();
         let needs = self.record(batch.seq).needs.get();
         for frame in self.frames_of(batch.seq) {
             self.older_wait(frame, needs);
@@ -179,8 +184,23 @@ impl Directory {
         self.unlock(held);
     }
 
-    /// The newest version before this one that was not given up.
+    /// The version that comes back in the place of this one: none if the slow store has a newer one,
+    /// since one of those that were given up is clean.
     fn last_kept(&self, frame: u32) -> Option<u32> {
+        let kept = self.kept_before(frame)?;
+        let (mut given_up, lsn) = (frame, self.entry(kept).lsn.get());
+        while given_up != kept {
+            let entry = self.entry(given_up);
+            if !Control(entry.control.get()).is_dirty() && entry.lsn.get() > lsn {
+                return None;
+            }
+            given_up = self.replaced_by(given_up)?;
+        }
+        Some(kept)
+    }
+
+    /// The newest version before this one that was not given up.
+    pub(super) fn kept_before(&self, frame: u32) -> Option<u32> {
         let mut older = self.replaced_by(frame)?;
         while self.was_given_up(older) {
             older = self.replaced_by(older)?;
@@ -194,6 +214,7 @@ impl Directory {
         let mut next = self.replaced_by(frame);
         while let Some(older) = next {
             self.record_of(older).needs.raise(needs);
+            full_fence();
             next = if self.was_given_up(older) { self.replaced_by(older) } else { None };
         }
     }

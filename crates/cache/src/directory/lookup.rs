@@ -7,10 +7,11 @@
 //! 3. A frame that was found is not pinned: it may be written over while it is read from flash.
 //!    [`Directory::check`] after the read says whether it was. Nothing has to be given back, so
 //!    nothing is lost with a process that is killed while it reads.
+//! 4. Marking a version clean takes a lock only if its batch was given up.
 
 use super::chain::frame_in;
 use super::control::{BatchWord, Control, Phase, State};
-use super::sys::loads_before;
+use super::sys::{full_fence, loads_before};
 use super::{Directory, Entry};
 
 /// What became of an entry since it was found.
@@ -138,15 +139,46 @@ impl Directory {
 
     /// Says that the slow store has this version, and was flushed. Whether the entry was still
     /// there.
+    ///
+    /// If its batch was given up meanwhile, an older version that was put back is not current any
+    /// more: the slow store has a newer one.
     pub fn mark_clean(&self, entry: &Entry) -> bool {
         let word = &self.entry(entry.frame).control;
         let mut seen = Control(word.get());
         while seen.lap() == entry.lap {
             match word.swap_if(seen.0, seen.clean().0) {
-                Ok(_) => return true,
+                Ok(_) => {
+                    // Whoever gives it up sees that it is clean, or is seen here.
+                    full_fence();
+                    self.end_older(entry);
+                    return true;
+                }
                 Err(now) => seen = Control(now),
             }
         }
         false
+    }
+
+    /// Ends the version that came back in the place of this one, which is clean.
+    fn end_older(&self, clean: &Entry) {
+        let batch = || BatchWord(self.record_of(clean.frame).word.get());
+        let given_up = |word: BatchWord| word.is_given_up() && self.lap_of(word.seq()) == clean.lap;
+        if !given_up(batch()) {
+            return;
+        }
+        let chain = self.chain_of(clean.page);
+        let held = self.lock(self.partition_of(chain));
+        let word = batch();
+        let current = self.find(chain, clean.page).filter(|_| given_up(word));
+        if let Some(place) = current {
+            let frame = place.frame;
+            // A frame that was used again since belongs to a later batch.
+            let is_before = BatchWord(self.record_of(frame).word.get()).seq() < word.seq();
+            let came_back = self.kept_before(clean.frame) == Some(frame);
+            if is_before && came_back && self.entry(frame).lsn.get() < clean.lsn {
+                self.end(chain, place);
+            }
+        }
+        self.unlock(held);
     }
 }

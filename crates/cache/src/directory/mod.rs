@@ -49,10 +49,23 @@
 //! signal, for that one.
 //!
 //! What proves it: tests that kill an owner before each single store of each call, and whoever mends
-//! after it before each of its own (`tests/killed.rs`); two calls at the same time that change turns
-//! at any two of their steps (`tests/two.rs`); models of threads with deaths and with stores that are
+//! after it before each of its own (`tests/killed.rs`); two calls at the same time, of which
+//! each interrupts the other (`tests/two.rs`); models of threads with deaths and with stores that are
 //! seen late (`model.rs`, run by `scripts/model-wall-clock`); and processes that are killed
 //! (`tests/processes.rs` of the crate).
+//!
+//! # What callers keep to
+//!
+//! 1. One thread of an owner at a time ends a batch (closes, publishes, abandons), and one has a front
+//!    batch from [`Directory::take_front`] to [`Directory::release`] or [`Directory::leave`]. None of
+//!    them is used again after that. All else may be called by any thread at any time.
+//! 2. No version is written over a newer one in the slow store: a lock for each page from
+//!    [`Directory::fates`] to [`Directory::mark_clean`], or a comparison of LSNs.
+//! 3. A version that is written to the slow store past the directory, while an older dirty one is
+//!    current, is staged before, or the page is forgotten: the older one would be served, and written
+//!    over it.
+//! 4. `exec` keeps the number of a process and the time of its start, so nobody takes over what it
+//!    had. It ends its batches before.
 //!
 //! # Pages
 //!

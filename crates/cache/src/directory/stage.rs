@@ -167,6 +167,7 @@ impl Directory {
     /// Under the lock: makes a version current again that the one at `newer` had replaced.
     pub(crate) fn put_back(&self, chain: u64, frame: u32, newer: Place) {
         self.change(frame, |control| control.with(State::Filling));
+        stores_before();
         self.link_first(chain, frame);
         self.change(frame, Control::valid);
         self.bump(chain);

@@ -34,28 +34,28 @@ impl Word {
 
     /// Stores; whoever sees the value sees what was stored before.
     pub fn set(&self, value: u64) {
-        turns::step();
+        turns::store();
         death::step();
         self.0.store(value, Ordering::Release);
     }
 
     /// Stores, without any order.
     pub fn poke(&self, value: u64) {
-        turns::step();
+        turns::store();
         death::step();
         self.0.store(value, Ordering::Relaxed);
     }
 
     /// Stores `new` if the value is `old`; else says what it is.
     pub fn swap_if(&self, old: u64, new: u64) -> Result<u64, u64> {
-        turns::step();
+        turns::store();
         death::step();
         self.0.compare_exchange(old, new, Ordering::AcqRel, Ordering::Acquire)
     }
 
     /// Makes it `value` at least.
     pub fn raise(&self, value: u64) {
-        turns::step();
+        turns::store();
         death::step();
         self.0.fetch_max(value, Ordering::AcqRel);
     }
@@ -69,6 +69,12 @@ pub(crate) fn loads_before() {
 /// What was stored before is not stored later than what comes.
 pub(crate) fn stores_before() {
     fence(Ordering::Release);
+}
+
+/// Of two that each store one word, call this, and then look at the other's word, at least one sees
+/// what the other stored.
+pub(crate) fn full_fence() {
+    fence(Ordering::SeqCst);
 }
 
 /// Passes the time of a thread that waits for another one, for the `turn`th time.
@@ -90,6 +96,9 @@ pub(crate) fn pause(turn: u32) {
 mod turns {
     #[inline(always)]
     pub(super) fn step() {}
+
+    #[inline(always)]
+    pub(super) fn store() {}
 
     #[cfg(not(loom))]
     #[inline(always)]

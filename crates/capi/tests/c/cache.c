@@ -348,6 +348,19 @@ static void of_directories(void) {
     CHECK(entry.durable && entry.valid);
     CHECK(tantalum_directory_check(d, &entry, &since) == TANTALUM_OK);
     CHECK(since == TANTALUM_ENTRY_CURRENT);
+    /* What has no room for its answer does nothing: no batch is reserved, no page goes. */
+    tantalum_batch unset = {0};
+    tantalum_entry gone = {0};
+    stats = (tantalum_directory_stats)TANTALUM_DIRECTORY_STATS_INIT;
+    CHECK(tantalum_directory_get_stats(d, &stats) == TANTALUM_OK);
+    uint64_t rear_before = stats.rear;
+    CHECK(tantalum_directory_reserve(d, &unset) == TANTALUM_EINVAL && said("size"));
+    CHECK(tantalum_directory_reserve(d, NULL) == TANTALUM_EINVAL);
+    CHECK(tantalum_directory_adopt(d, &unset) == TANTALUM_EINVAL);
+    CHECK(tantalum_directory_take_front(d, &unset) == TANTALUM_EINVAL && said("size"));
+    CHECK(tantalum_directory_forget(d, 3, &gone) == TANTALUM_EINVAL);
+    CHECK(tantalum_directory_get_stats(d, &stats) == TANTALUM_OK && stats.rear == rear_before);
+    CHECK(tantalum_directory_lookup(d, 3, &entry) == TANTALUM_OK && entry.found);
     CHECK(tantalum_directory_lookup(d, 3, NULL) == TANTALUM_EINVAL);
     CHECK(tantalum_directory_lookup(NULL, 3, &entry) == TANTALUM_EINVAL);
     CHECK(tantalum_directory_close(d, &batch) == TANTALUM_EINVAL);

@@ -89,11 +89,17 @@ impl Model {
             let copy = self.copy((seq, slot)).clone();
             if !copy.over {
                 self.copy((seq, slot)).over = true;
+                // The slow store has what was given up and was clean, and nothing older comes back.
+                let mut slow = (!copy.version.dirty).then_some(copy.version.lsn);
                 let mut older = copy.older;
                 while let Some(at) = older.filter(|at| self.row(at.0).is == Is::Abandoned) {
-                    older = self.copy(at).older;
+                    let given_up = self.copy(at);
+                    older = given_up.older;
+                    if !given_up.version.dirty {
+                        slow = slow.max(Some(given_up.version.lsn));
+                    }
                 }
-                match older {
+                match older.filter(|at| Some(self.copy(*at).version.lsn) >= slow) {
                     None => self.current.remove(&copy.version.page),
                     Some(at) => {
                         self.copy(at).over = false;

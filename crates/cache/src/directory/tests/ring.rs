@@ -153,6 +153,55 @@ fn a_version_three_batches_back_returns_when_all_since_were_abandoned() {
 }
 
 #[test]
+fn what_is_older_than_the_slow_store_does_not_come_back() {
+    // Staged clean, or clean since; with a still newer version between or not.
+    for (staged_clean, newer) in [(true, false), (false, false), (true, true)] {
+        let (_, directory) = Place::new(8, 1);
+        write(&directory, &[version(1, 1)]);
+        let clean = directory.reserve().unwrap();
+        directory.stage(&clean, Version { dirty: !staged_clean, ..version(1, 2) }).unwrap();
+        if !staged_clean {
+            directory.mark_clean(&directory.peek(1).unwrap());
+        }
+        if newer {
+            let newer = directory.reserve().unwrap();
+            directory.stage(&newer, version(1, 3)).unwrap();
+            directory.abandon(&clean).unwrap();
+            assert_eq!(current(&directory, &[1]), BTreeMap::from([(1, (3, true))]));
+            directory.abandon(&newer).unwrap();
+        } else {
+            directory.abandon(&clean).unwrap();
+        }
+        // Version 1 would be read, and written over version 2 in the slow store.
+        assert_eq!(directory.peek(1), None);
+        directory.audit().unwrap();
+        let front = directory.take_front().unwrap();
+        assert_eq!(directory.fates(&front, Replacement::Basic), []);
+        directory.release(&front).unwrap();
+    }
+}
+
+#[test]
+fn what_came_back_goes_when_the_slow_store_is_said_to_be_newer() {
+    let (_, directory) = Place::new(8, 1);
+    write(&directory, &[version(1, 1)]);
+    let lost = [2, 3].map(|lsn| {
+        let batch = directory.reserve().unwrap();
+        directory.stage(&batch, version(1, lsn)).unwrap();
+        (batch, directory.peek(1).unwrap())
+    });
+    lost.iter().for_each(|(batch, _)| directory.abandon(batch).unwrap());
+    assert_eq!(current(&directory, &[1]), BTreeMap::from([(1, (1, true))]));
+    assert!(directory.mark_clean(&lost[1].1));
+    assert_eq!(directory.peek(1), None);
+    // A page that is made anew is another one, whatever its LSN.
+    write(&directory, &[version(1, 1)]);
+    assert!(directory.mark_clean(&lost[0].1));
+    assert_eq!(current(&directory, &[1]), BTreeMap::from([(1, (1, true))]));
+    directory.audit().unwrap();
+}
+
+#[test]
 fn what_was_forgotten_does_not_come_back() {
     let (_, directory) = Place::new(8, 2);
     write(&directory, &[version(1, 1)]);

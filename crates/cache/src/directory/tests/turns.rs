@@ -1,9 +1,11 @@
 //! Two threads of which one runs at a time, and that change turns where the test says: before a load
 //! or a store of theirs, given by its number.
 //!
-//! 1. A turn ends after the steps that it was given, when its thread has to wait for the other one,
-//!    or with its thread.
-//! 2. All of a turn is seen in the next one. So this finds orders of steps, and no stores that are
+//! 1. The first turn ends after so many loads and stores, the others after so many stores. Each ends
+//!    with its thread.
+//! 2. A thread that waits for the other one lets it make one step, and looks again: it goes on as soon
+//!    as it can, and its turn is as long as if it had not waited.
+//! 3. All of a turn is seen in the next one. So this finds orders of steps, and no stores that are
 //!    seen late.
 
 use std::cell::RefCell;
@@ -21,19 +23,30 @@ pub(crate) struct Turns {
 
 struct State {
     whose: usize,
-    /// Steps of this turn that are left. Without a number it goes on to its thread's end.
+    /// What is left of this turn. Without a number it goes on to its thread's end.
     left: Option<u64>,
+    /// It is the first turn.
+    is_first: bool,
     /// The lengths of the turns after this one, the next one last.
     later: Vec<u64>,
     ended: [bool; 2],
+    /// The other thread waits in its turn, of which so much is left.
+    waiting: Option<Option<u64>>,
     /// Turns that ended since they had no steps left.
     full: usize,
 }
 
 impl State {
+    /// The thread that waits goes on, or the next turn begins.
     fn next(&mut self, me: usize) {
         self.whose = 1 - me;
-        self.left = self.later.pop();
+        self.left = match self.waiting.take() {
+            Some(left) => left,
+            None => {
+                self.is_first = false;
+                self.later.pop()
+            }
+        };
     }
 }
 
@@ -43,10 +56,13 @@ impl Turns {
         self.changed.wait_while(state, |state| state.whose != me).unwrap()
     }
 
-    fn step(&self, me: usize) {
+    fn step(&self, me: usize, stores: bool) {
         let mut state = self.mine(me);
+        if !(stores || state.is_first || state.waiting.is_some()) {
+            return;
+        }
         if state.left == Some(0) && !state.ended[1 - me] {
-            state.full += 1;
+            state.full += usize::from(state.waiting.is_none());
             state.next(me);
             drop(state);
             self.changed.notify_all();
@@ -60,7 +76,10 @@ impl Turns {
     fn pass(&self, me: usize) {
         let mut state = self.mine(me);
         if !state.ended[1 - me] {
-            state.next(me);
+            assert_eq!(state.waiting, None, "both wait");
+            // The look that was in vain does not count.
+            let mine = state.left.map(|left| left + 1);
+            (state.whose, state.left, state.waiting) = (1 - me, Some(1), Some(mine));
             drop(state);
             self.changed.notify_all();
         }
@@ -92,7 +111,8 @@ pub(crate) fn run<A, B: Send>(
 ) -> (A, B, usize) {
     let mut later: Vec<u64> = lengths.iter().rev().copied().collect();
     let left = later.pop();
-    let state = State { whose: 0, left, later, ended: [false; 2], full: 0 };
+    let ended = [false; 2];
+    let state = State { whose: 0, left, is_first: true, later, ended, waiting: None, full: 0 };
     let turns = Arc::new(Turns { state: Mutex::new(state), changed: Condvar::new() });
     let begin = |me: usize| {
         MINE.set(Some((turns.clone(), me)));
@@ -112,10 +132,20 @@ pub(crate) fn run<A, B: Send>(
     (first, second, full)
 }
 
+/// Before a load.
 pub(in super::super) fn step() {
+    begin_step(false);
+}
+
+/// Before a store.
+pub(in super::super) fn store() {
+    begin_step(true);
+}
+
+fn begin_step(stores: bool) {
     MINE.with_borrow(|mine| {
         if let Some((turns, me)) = mine {
-            turns.step(*me);
+            turns.step(*me, stores);
         }
     });
 }

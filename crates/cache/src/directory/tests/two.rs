@@ -1,6 +1,6 @@
-//! Two owners are in a call at the same time, and change turns at each two of their steps: what comes
-//! of it is what comes of one call after the other, everything is whole, and each frame can be used
-//! again.
+//! Two owners are in a call at the same time. The first is interrupted before each of its loads and
+//! stores, and the second before each of its stores; then the first goes on to its end. What comes of
+//! it is what comes of one call after the other, everything is whole, and each frame can be used again.
 
 use super::super::{Batch, Directory, Front, Replacement, Version};
 use super::killed::goes_on;
@@ -21,7 +21,8 @@ struct Owner {
     batch: Batch,
 }
 
-fn scene() -> Scene {
+/// With `replaced` the second's batch has a newer version of a page of the front.
+fn scene(replaced: bool) -> Scene {
     let (place, first) = Place::new(15, 3);
     let pages = of_one_chain(&first, 8);
     let clean = |page, lsn| Version { dirty: false, ..version(page, lsn) };
@@ -34,6 +35,9 @@ fn scene() -> Scene {
     });
     owners[0].directory.stage(&owners[0].batch, version(pages[3], 2)).unwrap();
     owners[1].directory.stage(&owners[1].batch, version(pages[4], 2)).unwrap();
+    if replaced {
+        owners[1].directory.stage(&owners[1].batch, version(pages[0], 2)).unwrap();
+    }
     let front = owners[0].directory.take_front().unwrap();
     Scene { owners, pages, front, place }
 }
@@ -119,8 +123,8 @@ type Outcome = (String, String, BTreeMap<u64, (u64, bool)>);
 
 /// Makes both calls, with turns of these lengths; `begins` has the first turn. How many of them were
 /// ended by their length.
-fn both(calls: [&Call; 2], begins: usize, lengths: &[u64]) -> (Outcome, usize) {
-    let scene = scene();
+fn both(replaced: bool, calls: [&Call; 2], begins: usize, lengths: &[u64]) -> (Outcome, usize) {
+    let scene = scene(replaced);
     let call = |which: usize| (calls[which].work)(&scene, which);
     let (one, other, full) = turns::run(lengths, || call(begins), || call(1 - begins));
     let (first, second) = if begins == 0 { (one, other) } else { (other, one) };
@@ -134,35 +138,51 @@ fn both(calls: [&Call; 2], begins: usize, lengths: &[u64]) -> (Outcome, usize) {
     (outcome, full)
 }
 
-/// Whether one of the outcomes is the one that was found, or at least has this version of each page.
+/// Whether one of the outcomes is the one that was found. Calls that do one thing after the other must
+/// at least return what they return there, and each page must be as it is in one of them.
 fn is_among(found: &Outcome, outcomes: &[Outcome; 2], in_parts: bool, pages: &[u64]) -> bool {
-    let has = |page: &u64| outcomes.iter().any(|one| one.2.get(page) == found.2.get(page));
-    outcomes.contains(found) || in_parts && pages.iter().all(has)
+    let has = |same: &dyn Fn(&Outcome) -> bool| outcomes.iter().any(same);
+    let (first, second, current) = found;
+    outcomes.contains(found)
+        || in_parts
+            && has(&|one| one.0 == *first)
+            && has(&|one| one.1 == *second)
+            && pages.iter().all(|page| has(&|one| one.2.get(page) == current.get(page)))
+}
+
+/// Both calls in all their turns.
+fn in_turns(replaced: bool, first: &Call, second: &Call) {
+    let (pages, calls) = (scene(replaced).pages, [first, second]);
+    let in_parts = first.in_parts || second.in_parts;
+    let serial = [0, 1].map(|begins| both(replaced, calls, begins, &[]).0);
+    for begins in [0, 1] {
+        let at = |before, meanwhile| {
+            let (found, full) = both(replaced, calls, begins, &[before, meanwhile]);
+            assert!(
+                is_among(&found, &serial, in_parts, &pages),
+                "{}, {}, {begins} for {before}, then {meanwhile}: {found:?}, not {serial:?}",
+                first.name,
+                second.name,
+            );
+            full
+        };
+        let most = |before| (0..).map(|meanwhile| at(before, meanwhile)).find(|n| *n < 2);
+        let _ = (0..).map(most).find(|full| *full < Some(1));
+    }
 }
 
 #[test]
 fn two_calls_are_as_one_after_the_other() {
-    let pages = scene().pages;
-    for (number, first) in CALLS.iter().chain(OF_THE_FRONT).enumerate() {
-        // (Of two calls that both owners make, each is the first one's once.)
-        for second in &CALLS[if number < CALLS.len() { number } else { 0 }..] {
-            let calls = [first, second];
-            let in_parts = first.in_parts || second.in_parts;
-            let serial = [0, 1].map(|begins| both(calls, begins, &[]).0);
-            for begins in [0, 1] {
-                let at = |before, meanwhile| {
-                    let (found, full) = both(calls, begins, &[before, meanwhile]);
-                    assert!(
-                        is_among(&found, &serial, in_parts, &pages),
-                        "{}, {}, {begins} for {before}, then {meanwhile}: {found:?}, not {serial:?}",
-                        first.name,
-                        second.name,
-                    );
-                    full
-                };
-                let most = |before| (0..).map(|meanwhile| at(before, meanwhile)).find(|n| *n < 2);
-                let _ = (0..).map(most).find(|full| *full < Some(1));
-            }
+    for first in CALLS.iter().chain(OF_THE_FRONT) {
+        for second in CALLS {
+            in_turns(false, first, second);
         }
+    }
+}
+
+#[test]
+fn what_replaces_the_front_is_ended_while_it_is_released() {
+    for second in CALLS.iter().filter(|call| call.in_parts) {
+        in_turns(true, &OF_THE_FRONT[1], second);
     }
 }
