@@ -417,7 +417,7 @@ impl Place {
             std::env::temp_dir().join(format!("tantalum-torture-{}", std::process::id()))
         });
         let path = std::path::absolute(&path).unwrap_or(path);
-        let cannot = |e| format!("cannot make {}: {e}", path.display());
+        let cannot = |e: std::io::Error| out::cannot("make", &path, &e);
         std::fs::create_dir(&path).map_err(cannot)?;
         let place = Place { path: path.clone(), keep: arguments.keep };
         // The servers' accounts need access.

@@ -90,6 +90,13 @@ const CALLS: &[Call] = &[
         },
     },
     Call {
+        name: "leave the front, and take it again",
+        work: |s| {
+            s.mortal.leave(&s.front);
+            s.mortal.take_front().unwrap();
+        },
+    },
+    Call {
         name: "reserve",
         work: |s| {
             s.mortal.reserve().unwrap();
@@ -253,6 +260,45 @@ fn whoever_abandons_for_the_dead_may_die_as_well() {
         }
         let lsns: Vec<u64> = current(&scene.first, &scene.pages).values().map(|v| v.0).collect();
         assert_eq!(lsns, [2, 1, 1, 1], "{stores}");
+        goes_on(&scene.first, &scene.pages);
+        if lived.is_some() {
+            break;
+        }
+    }
+}
+
+#[test]
+fn whoever_abandons_below_a_newer_version_may_die_as_well() {
+    for stores in 0.. {
+        let scene = scene();
+        scene.mortal.stage(&scene.batch, version(scene.pages[0], 9)).unwrap();
+        let newer = scene.first.reserve().unwrap();
+        scene.first.stage(&newer, version(scene.pages[0], 10)).unwrap();
+        scene.first.stage(&newer, version(scene.pages[3], 10)).unwrap();
+        scene.place.living.dies(2);
+        let heir = scene.place.attach(3);
+        let lived = death::after(stores, || {
+            let batch = heir.adopt().unwrap();
+            heir.abandon(&batch).unwrap();
+        });
+        scene.place.living.dies(3);
+        while let Some(batch) = scene.first.adopt() {
+            scene.first.abandon(&batch).unwrap();
+        }
+        let lsns =
+            || -> Vec<u64> { current(&scene.first, &scene.pages).values().map(|v| v.0).collect() };
+        assert_eq!(lsns(), [10, 1, 1, 10], "{stores}");
+        // What the newer ones may go back to stays, whoever has released what before.
+        let front = scene.first.take_front().unwrap();
+        for (entry, _) in scene.first.fates(&front, Replacement::Basic) {
+            scene.first.mark_clean(&entry);
+        }
+        scene.first.release(&front).unwrap();
+        let front = scene.first.take_front().unwrap();
+        assert!(scene.first.release(&front).is_err(), "{stores}");
+        scene.first.leave(&front);
+        scene.first.abandon(&newer).unwrap();
+        assert_eq!(lsns(), [2, 1], "{stores}");
         goes_on(&scene.first, &scene.pages);
         if lived.is_some() {
             break;
