@@ -375,6 +375,46 @@ fn large_messages_go_in_parts_and_arrive_whole() {
     }
 }
 
+/// Once only the sender went on: a send that ends at once needs no wait in the kernel.
+#[test]
+#[allow(clippy::disallowed_methods, reason = "a peer that never reads")]
+fn who_sends_alone_does_not_keep_back_what_came_for_others() {
+    use std::io::Write;
+    for backend in backends() {
+        let (mut runtime, rt, io) = runtime(backend, 1.0);
+        let came = runtime
+            .block_on(async move {
+                // The kernel puts small sends together, and has room for far more than these.
+                let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+                let to = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+                let (_peer, _) = listener.accept().unwrap();
+                let to = io.stream(to.into()).unwrap();
+                let (waits, mut other) = std::os::unix::net::UnixStream::pair().unwrap();
+                let waits = io.stream(waits.into()).unwrap();
+                let came = Rc::new(Cell::new(false));
+                let seen = came.clone();
+                let receiver = rt.spawn("the other", async move {
+                    waits.recv(vec![0; 1], 0).await.0.unwrap();
+                    seen.set(true);
+                });
+                for sent in 0..50_000 {
+                    if sent == 1000 {
+                        other.write_all(&[1]).unwrap();
+                    }
+                    to.send(vec![7; 1]).await.0.unwrap();
+                    if came.get() {
+                        break;
+                    }
+                }
+                let came = came.get();
+                receiver.await.unwrap();
+                came
+            })
+            .unwrap();
+        assert!(came, "{backend:?}: the other one waits as long as there are sends");
+    }
+}
+
 #[test]
 fn a_send_that_is_dropped_half_way_leaves_the_connection_usable() {
     for backend in backends() {

@@ -279,8 +279,8 @@ impl Inner {
         };
         Ok(Rc::new(Life {
             link: Link::new(&self.rt),
-            data: open()?,
-            sync: open()?,
+            data: open()?.under_lock_of(&self.owner),
+            sync: open()?.under_lock_of(&self.owner),
             fate: Arc::default(),
             syncing: Cell::new(false),
             begun: Cell::new(0),

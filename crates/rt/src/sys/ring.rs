@@ -5,6 +5,9 @@ use io_uring::{IoUring, Probe, squeue};
 use std::io;
 use std::time::Duration;
 
+/// The longest wait that the kernel is asked for. Whoever waits for longer asks again.
+const LONGEST_WAIT: Duration = Duration::from_secs(365 * 24 * 3600);
+
 /// A ring of one thread.
 pub(crate) struct Ring(IoUring);
 
@@ -65,7 +68,8 @@ impl Ring {
         let submitter = self.0.submitter();
         match limit {
             Some(limit) => {
-                let limit = Timespec::from(limit);
+                // The kernel adds the time of day, and its sum has no room for centuries.
+                let limit = Timespec::from(limit.min(LONGEST_WAIT));
                 submitter.submit_with_args(want, &SubmitArgs::new().timespec(&limit))
             }
             // (Both ask for events where the ring's flag says that some are held back, also

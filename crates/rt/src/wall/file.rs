@@ -96,6 +96,7 @@ pub struct IoFile {
     io: Io,
     pub(super) fd: Rc<OwnedFd>,
     direct: bool,
+    keeps: Option<Rc<OwnedFd>>,
 }
 
 /// A buffer whose address is a multiple of 4096, for direct I/O.
@@ -187,11 +188,22 @@ impl Io {
 
     /// A file that was opened elsewhere; `direct`: past the page cache.
     pub fn file(&self, fd: OwnedFd, direct: bool) -> IoFile {
-        IoFile { io: self.clone(), fd: Rc::new(fd), direct }
+        IoFile { io: self.clone(), fd: Rc::new(fd), direct, keeps: None }
     }
 }
 
 impl IoFile {
+    /// The same file; as long as an operation on it is under way, the other one stays open, too, and
+    /// with it a lock that this one is read and written under.
+    #[must_use]
+    pub fn under_lock_of(self, other: &IoFile) -> IoFile {
+        IoFile { keeps: Some(other.fd.clone()), ..self }
+    }
+
+    fn work(&self, kind: Kind, span: Span) -> Work {
+        Work { _keeps: self.keeps.clone(), ..Work::new(kind, &self.fd, span) }
+    }
+
     /// Reads into all of `buf`; how many bytes. Less than its length only at the end of the
     /// file. If this future is dropped before its end, the buffer is gone.
     ///
@@ -247,7 +259,7 @@ impl IoFile {
         while span.from < span.to {
             let done = span.from - begin;
             let kind = kind(offset + done as u64);
-            let work = Work { kind, fd: self.fd.clone(), span };
+            let work = self.work(kind, span);
             let (outcome, back) = self.io.run(work, "a file").await;
             span = back;
             let count = match outcome {
@@ -283,7 +295,7 @@ impl IoFile {
     /// # Errors
     /// The system's. What was written before may then be lost, whatever a later call says.
     pub async fn sync_data(&self) -> io::Result<()> {
-        let work = Work { kind: Kind::SyncData, fd: self.fd.clone(), span: Span::default() };
+        let work = self.work(Kind::SyncData, Span::default());
         self.io.run(work, "a file to be synced").await.0?;
         Ok(())
     }
@@ -295,7 +307,7 @@ impl IoFile {
     /// do it, [`io::ErrorKind::StorageFull`] if there is no room.
     pub async fn allocate(&self, space: Space, offset: u64, len: u64) -> io::Result<()> {
         let kind = Kind::Fallocate { mode: space.mode(), offset, len };
-        let work = Work { kind, fd: self.fd.clone(), span: Span::default() };
+        let work = self.work(kind, Span::default());
         self.io.run(work, "a file's room").await.0?;
         Ok(())
     }

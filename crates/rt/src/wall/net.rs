@@ -164,7 +164,7 @@ impl Io {
     async fn connect(&self, fd: OwnedFd, to: &impl SocketAddrArg) -> io::Result<Stream> {
         let stream = self.stream(fd)?;
         let kind = Kind::Connect(Rc::new(to.as_any()));
-        let work = Work { kind, fd: stream.fd.clone(), span: Span::default() };
+        let work = Work::new(kind, &stream.fd, Span::default());
         self.run(work, "a connection").await.0?;
         Ok(stream)
     }
@@ -202,7 +202,7 @@ impl Listener {
     /// little and go on.
     pub async fn accept(&self) -> io::Result<Stream> {
         loop {
-            let work = Work { kind: Kind::Accept, fd: self.fd.clone(), span: Span::default() };
+            let work = Work::new(Kind::Accept, &self.fd, Span::default());
             match self.io.run(work, "a client").await.0 {
                 Ok(Value::Fd(fd)) => {
                     if self.tcp {
@@ -251,8 +251,7 @@ impl Stream {
             return (check(from, buf.len()), buf);
         }
         let to = buf.len();
-        let work =
-            Work { kind: Kind::Recv, fd: self.fd.clone(), span: Span { bytes: buf, from, to } };
+        let work = Work::new(Kind::Recv, &self.fd, Span { bytes: buf, from, to });
         let (outcome, span) = self.io.run(work, "what a peer sends").await;
         (outcome.map(count).map_err(io::Error::from), span.bytes)
     }
@@ -283,7 +282,7 @@ impl Stream {
         let to = buf.len();
         let mut span = Span { bytes: buf, from: 0, to };
         while span.from < span.to {
-            let work = Work { kind: Kind::Send, fd: self.fd.clone(), span };
+            let work = Work::new(Kind::Send, &self.fd, span);
             let (outcome, back) = self.io.run(work, "a peer to receive").await;
             span = back;
             match outcome {

@@ -157,7 +157,7 @@ impl Outside {
 
     fn hear(&self) -> Work {
         let span = Span { bytes: vec![0; 8], from: 0, to: 8 };
-        Work { kind: Kind::Read, fd: self.rung.clone(), span }
+        Work::new(Kind::Read, &self.rung, span)
     }
 
     pub fn set_timer(&self, at: Nanos, task: TaskId) -> Key {

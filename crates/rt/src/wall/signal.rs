@@ -1,7 +1,8 @@
 //! Signals to the process.
 
 use super::io::Io;
-use super::net::Stream;
+use super::watch::Watch;
+use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use signal_hook::SigId;
 use std::io;
@@ -33,7 +34,7 @@ impl Signal {
 pub struct Signals {
     came: Vec<(Signal, Arc<AtomicBool>)>,
     handlers: Vec<SigId>,
-    bytes: Stream,
+    bytes: Watch,
 }
 
 impl Io {
@@ -47,7 +48,7 @@ impl Io {
         let (read, write) =
             socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
         let mut signals =
-            Signals { came: Vec::new(), handlers: Vec::new(), bytes: self.stream(read)? };
+            Signals { came: Vec::new(), handlers: Vec::new(), bytes: self.watch(read)? };
         for &signal in which {
             let flag = Arc::new(AtomicBool::new(false));
             // In this order: the byte is there after the flag.
@@ -74,7 +75,12 @@ impl Signals {
                     return Ok(*signal);
                 }
             }
-            self.bytes.recv(vec![0; 64], 0).await.0?;
+            // In this order: a call that is given up takes no byte, and no signal with it.
+            self.bytes.readable().await?;
+            match rustix::io::read(&self.bytes, &mut [0; 64]) {
+                Ok(_) | Err(Errno::AGAIN | Errno::INTR) => {}
+                Err(e) => return Err(e.into()),
+            }
         }
     }
 }

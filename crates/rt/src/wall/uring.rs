@@ -37,8 +37,8 @@ pub(super) struct Uring {
     begun: Vec<Key>,
     /// So much of it is sends.
     sends: usize,
-    /// Nor of cancellations.
-    cancelled: bool,
+    /// Nor of what lies in the submission queue: cancellations, or what it had no memory for.
+    untold: bool,
 }
 
 impl Uring {
@@ -58,7 +58,7 @@ impl Uring {
             opcode::PollAdd::CODE,
         ];
         let ring = Ring::new(ENTRIES, &operations)?;
-        Ok(Uring { ring, begun: Vec::new(), sends: 0, cancelled: false })
+        Ok(Uring { ring, begun: Vec::new(), sends: 0, untold: false })
     }
 
     /// Puts an entry into the submission queue.
@@ -199,11 +199,11 @@ impl Driver for Uring {
         let entry = opcode::AsyncCancel::new(word(key)).build().user_data(CANCELLATION);
         // If there is no room for the cancellation, the operation ends by itself or with its peer.
         // SAFETY: the entry points to nothing.
-        self.cancelled |= unsafe { self.push(entry, ops) }.is_ok();
+        self.untold |= unsafe { self.push(entry, ops) }.is_ok();
     }
 
     fn has_unsent(&self) -> bool {
-        !self.begun.is_empty() || self.cancelled
+        !self.begun.is_empty() || self.untold
     }
 
     fn take(&mut self, ops: &mut Operations) {
@@ -234,10 +234,11 @@ impl Driver for Uring {
     fn wait(&mut self, ops: &mut Operations, limit: Option<Duration>) -> io::Result<()> {
         self.gather(ops);
         let want = usize::from(limit != Some(Duration::ZERO) && !ops.has_ended());
-        self.cancelled = false;
-        if want > 0 || !self.ring.is_told() {
+        // (A send that ended at once wants no call. What others wait for may be held back meanwhile.)
+        if want > 0 || !self.ring.is_told() || self.ring.is_held_back() {
             self.enter(ops, want, limit.filter(|_| want > 0))?;
         }
+        self.untold = !self.ring.is_told();
         self.take(ops);
         Ok(())
     }

@@ -31,7 +31,7 @@ impl Watch {
     /// # Errors
     /// The system's.
     pub async fn readable(&self) -> io::Result<()> {
-        let work = Work { kind: Kind::Readable, fd: self.fd.clone(), span: Span::default() };
+        let work = Work::new(Kind::Readable, &self.fd, Span::default());
         self.io.run(work, "something to read").await.0?;
         Ok(())
     }

@@ -58,6 +58,14 @@ pub(super) struct Work {
     pub kind: Kind,
     pub fd: Rc<OwnedFd>,
     pub span: Span,
+    /// Stays open as long as the operation is under way.
+    pub _keeps: Option<Rc<OwnedFd>>,
+}
+
+impl Work {
+    pub fn new(kind: Kind, fd: &Rc<OwnedFd>, span: Span) -> Work {
+        Work { kind, fd: fd.clone(), span, _keeps: None }
+    }
 }
 
 /// What an operation brought.
