@@ -172,12 +172,19 @@ impl<D: BlockDevice + Clone + 'static> Core<D> {
     ) -> Result<(), LogError> {
         let is_full = || full(&self.works());
         let is_over = || self.durable() >= lsn || self.is_failed() || is_full().is_some();
-        self.until_changed(|| !is_over()).await;
-        if self.durable() >= lsn {
-            return Ok(());
+        loop {
+            // (Threads change what was seen: whatever ended the wait is looked at once more, and may
+            // be over.)
+            let full = is_full();
+            if self.durable() >= lsn {
+                return Ok(());
+            }
+            self.check_failed()?;
+            if let Some(full) = full {
+                return Err(full);
+            }
+            self.until_changed(|| !is_over()).await;
         }
-        self.check_failed()?;
-        is_full().map_or(Ok(()), Err)
     }
 
     /// Whether an append of so many bytes need not wait: it fits, or it fails.

@@ -330,17 +330,20 @@ impl<D: BlockDevice + Clone + 'static> Core<D> {
                 return;
             }
         }
-        // What the plan wants may be another thing by now.
-        if self.plan().chore() != Some(Chore::Restart { start, devices: devices.to_vec() }) {
-            return;
+        // What the plan wants may be another thing by now. In one look: a stalled write of a thread may
+        // end between two, and what it would make durable is behind the start.
+        {
+            let mut plan = self.plan();
+            if plan.chore() != Some(Chore::Restart { start, devices: devices.to_vec() }) {
+                return;
+            }
+            plan.freeze();
         }
         let mut state = present.new_epoch(start);
         for (device, standing) in devices {
             state.devices[*device].1 = *standing;
         }
         let epoch = state.epoch;
-        // A stalled write may end meanwhile. What it makes durable is behind the start.
-        self.plan().freeze();
         if self.write_state(state).await.is_ok() && self.state.borrow().epoch == epoch {
             self.plan().restarted(epoch, devices);
         }

@@ -107,10 +107,16 @@ impl<D: BlockDevice + Clone + 'static> Core<D> {
         let mut next = state.next();
         next.devices[index] = (superblock.device, Standing::Present);
         let taken = self.write_state_as(next, None).await?;
-        let added = self.plan().join(index, lanes);
-        if !taken.contains(&index) {
-            self.plan().distrust(index);
-        }
+        // In one step: threads may give the new lanes something to do at once.
+        let added = {
+            let mut works = self.works();
+            let added = works.plan.join(index, lanes);
+            works.jobs.resize_with(added.end, || None);
+            if !taken.contains(&index) {
+                works.plan.distrust(index);
+            }
+            added
+        };
         for lane in added {
             tasks::add_lane(self, lane);
         }

@@ -17,7 +17,11 @@ pub(crate) fn spawn<D: BlockDevice + Clone + 'static>(core: &Rc<Core<D>>, lanes:
 pub(crate) fn add_lane<D: BlockDevice + Clone + 'static>(core: &Rc<Core<D>>, lane: usize) {
     let work = Rc::new(Waiters::new(&core.rt, "work for a device of the log"));
     core.lanes.borrow_mut().push(work.clone());
-    core.works().jobs.push(None);
+    let mut works = core.works();
+    if works.jobs.len() <= lane {
+        works.jobs.resize_with(lane + 1, || None);
+    }
+    drop(works);
     core.domain.spawn_background(format!("log: lane {lane}"), run_lane(core.clone(), lane, work));
 }
 

@@ -67,8 +67,9 @@ struct Gathering {
 struct Gate {
     begin: Lsn,
     end: Lsn,
-    /// Threads that wait here.
+    /// Threads that wait here, those that write meanwhile among them.
     waiting: u32,
+    writing: u32,
     event: Arc<Event>,
 }
 
@@ -128,7 +129,7 @@ impl Threads {
         let fits = |last: &Gate| last.end > formed && lsn.since(last.begin) <= most;
         if at == self.gates.len() && !self.gates.back().is_some_and(fits) {
             let event = Arc::default();
-            self.gates.push_back(Gate { begin: lsn, end: lsn, waiting: 0, event });
+            self.gates.push_back(Gate { begin: lsn, end: lsn, waiting: 0, writing: 0, event });
         }
         let last = self.gates.len() - 1;
         let gate = &mut self.gates[at.min(last)];
@@ -244,6 +245,25 @@ impl Threads {
         });
     }
 
+    /// A thread that waits at this gate writes, or does so no longer.
+    pub fn writes(&mut self, event: &Arc<Event>, begins: bool) {
+        let gate = self.gates.iter_mut().find(|gate| Arc::ptr_eq(&gate.event, event));
+        if let Some(gate) = gate {
+            gate.writing = if begins { gate.writing + 1 } else { gate.writing - 1 };
+        }
+    }
+
+    /// The append whose turn it is writes, and lets others go on meanwhile.
+    pub fn leave_turn(&mut self, mine: &Arc<Parker>, wakes: &mut Wakes) {
+        self.turns.retain(|turn| !Arc::ptr_eq(turn, mine));
+        self.next_turn(wakes);
+    }
+
+    /// It is the first one again.
+    pub fn resume_turn(&mut self, mine: Arc<Parker>) {
+        self.turns.push_front(mine);
+    }
+
     /// There may be room.
     pub fn next_turn(&self, wakes: &mut Wakes) {
         wakes.parkers.extend(self.turns.front().cloned());
@@ -251,12 +271,18 @@ impl Threads {
 
     /// Whether some thread would write what is behind `formed`.
     pub fn would_write(&self, formed: Lsn) -> bool {
-        !self.turns.is_empty() || self.gates.back().is_some_and(|gate| gate.end > formed)
+        !self.turns.is_empty() || self.gate_of_writer(formed).is_some()
+    }
+
+    /// The first gate at which a thread would write what is behind `formed`. One that writes
+    /// already may be held up by its device.
+    fn gate_of_writer(&self, formed: Lsn) -> Option<&Gate> {
+        self.gates.iter().find(|gate| gate.end > formed && gate.waiting > gate.writing)
     }
 
     /// Wakes a thread that would write what is behind `formed`.
     pub fn call_writer(&self, formed: Lsn, wakes: &mut Wakes) {
-        match self.gates.iter().find(|gate| gate.end > formed) {
+        match self.gate_of_writer(formed) {
             Some(gate) => wakes.one = Some(gate.event.clone()),
             None => self.next_turn(wakes),
         }

@@ -48,6 +48,15 @@ pub(crate) struct Front {
     left: Mutex<Vec<Call>>,
 }
 
+/// Who tries to write.
+#[derive(Clone, Copy)]
+enum Who<'a> {
+    /// An append whose turn it is.
+    Turn(&'a Arc<Parker>),
+    /// One that waits at this gate.
+    Gate(&'a Arc<Event>),
+}
+
 /// What became of an attempt to write.
 enum Led<'a> {
     /// Something was written or told: look again. The lock is free.
@@ -72,6 +81,12 @@ impl Front {
     /// Threads write to the device from now on, if there is a pen for it.
     pub fn lend(&self, device: usize, pen: Option<Box<dyn Pen>>) {
         let mut works = self.shared.lock();
+        // A log that was closed has no use for it, and nobody would take it out.
+        if works.threads.check_closed().is_err() {
+            drop(works);
+            drop(pen);
+            return;
+        }
         let tag = works.tags[device];
         let lent = pen.map(|pen| (tag, pen.into()));
         let lends = lent.is_some();
@@ -169,7 +184,7 @@ impl Front {
                 // What is in memory makes room only if it is written.
                 let end = works.ring.end();
                 works.plan.want(end);
-                works = match self.lead(works) {
+                works = match self.lead(works, Who::Turn(&mine)) {
                     Led::Nothing(works, _) => works,
                     Led::Did => {
                         works = self.shared.lock();
@@ -225,7 +240,7 @@ impl Front {
                 works.threads.gate(lsn, formed, most)
             });
             let mut minded = None;
-            if let Led::Nothing(works, minds) = self.lead(works) {
+            if let Led::Nothing(works, minds) = self.lead(works, Who::Gate(event)) {
                 let seen = event.seen();
                 drop(works);
                 match minds {
@@ -244,7 +259,7 @@ impl Front {
     }
 
     /// 3.
-    fn lead<'a>(&'a self, mut works: Guard<'a>) -> Led<'a> {
+    fn lead<'a>(&'a self, mut works: Guard<'a>, who: Who) -> Led<'a> {
         let mut wakes = Wakes::default();
         let order = match works.former() {
             None => return Led::Nothing(works, None),
@@ -271,15 +286,28 @@ impl Front {
         let (size, mut bytes) = works.threads.buffer(length);
         works.encode(&order, &mut bytes);
         let pen = works.threads.pen(order.device);
+        // The device may not answer for long: nobody waits for this thread meanwhile.
+        let mut gate = None;
+        match who {
+            Who::Turn(mine) => works.threads.leave_turn(mine, &mut wakes),
+            Who::Gate(event) => {
+                works.threads.writes(event, true);
+                gate = Some(event.clone());
+            }
+        }
         works.tell_runtime(now, &mut wakes);
         drop(works);
-        let mut write = Write { front: self, order, began: now, bytes: length, ok: false };
+        let mut write = Write { front: self, order, began: now, bytes: length, ok: false, gate };
         wakes.wake();
         if let Some(pen) = pen {
             write.ok = pen.write(write.order.place.unit, &bytes);
         }
         drop(write);
-        self.shared.lock().threads.keep(size, bytes);
+        let mut works = self.shared.lock();
+        works.threads.keep(size, bytes);
+        if let Who::Turn(mine) = who {
+            works.threads.resume_turn(mine.clone());
+        }
         Led::Did
     }
 }
@@ -301,6 +329,8 @@ struct Write<'a> {
     began: Nanos,
     bytes: usize,
     ok: bool,
+    /// Where the thread waits otherwise.
+    gate: Option<Arc<Event>>,
 }
 
 impl Drop for Write<'_> {
@@ -310,6 +340,9 @@ impl Drop for Write<'_> {
         let mut works = shared.lock();
         let now = works.time((self.front.time)());
         let took = now.saturating_sub(self.began);
+        if let Some(gate) = &self.gate {
+            works.threads.writes(gate, false);
+        }
         works.done(now, &self.order, self.bytes, took, self.ok);
         // No order comes of this but for tasks.
         works.issue(now, Groups::Nobody);

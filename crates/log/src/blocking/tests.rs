@@ -151,6 +151,59 @@ fn a_thread_that_is_held_up_by_a_device_holds_up_no_other() {
     assert_eq!(found, [&b"before"[..], b"held", b"behind"]);
 }
 
+/// Once those behind were left to the thread that was held up: it had more to write than a group has.
+#[test]
+fn a_thread_that_is_held_up_amid_a_long_record_holds_up_no_other() {
+    static HOLD: Hold = Hold::new();
+    let scratch = Scratch::new();
+    let stall = Nanos::from_millis(50);
+    let open = OpenOptions { stall, ..OpenOptions::default() };
+    let log = on_slow_files(&scratch, &["a", "b"], open, |file, unit| {
+        Some(Box::new(Slow(lend(file, unit)?, &HOLD)))
+    });
+    log.commit(b"before").unwrap();
+    HOLD.next();
+    let other = log.clone();
+    let held = thread::spawn(move || other.commit(&[1; 600_000]));
+    HOLD.until_held();
+    let (done, ended) = channel();
+    let behind = log.clone();
+    thread::spawn(move || done.send(behind.commit(b"behind").map(drop)));
+    let ended = ended.recv_timeout(Duration::from_secs(30));
+    assert!(!held.is_finished());
+    HOLD.let_go();
+    ended.expect("nobody writes for it").unwrap();
+    held.join().unwrap().unwrap();
+}
+
+/// Once all appends waited for the one whose turn it was, which was held up while it made room.
+#[test]
+fn an_append_that_is_held_up_while_it_makes_room_holds_up_no_other() {
+    static HOLD: Hold = Hold::new();
+    let scratch = Scratch::new();
+    let stall = Nanos::from_millis(50);
+    let open = OpenOptions { stall, memory: 4 << 20, ..OpenOptions::default() };
+    let log = on_slow_files(&scratch, &["a", "b"], open, |file, unit| {
+        Some(Box::new(Slow(lend(file, unit)?, &HOLD)))
+    });
+    HOLD.next();
+    let fill = |many: usize| {
+        let (log, (done, ended)) = (log.clone(), channel());
+        let append = move || {
+            (0..many).for_each(|_| assert!(log.append(&[1; 4096]).is_ok()));
+            let _ = done.send(());
+        };
+        (thread::spawn(append), ended)
+    };
+    let (held, _) = fill(1500);
+    HOLD.until_held();
+    let (_, ended) = fill(1500);
+    let ended = ended.recv_timeout(Duration::from_secs(30));
+    HOLD.let_go();
+    ended.expect("appends wait for one that is held up");
+    held.join().unwrap();
+}
+
 /// Once the thread that was woken in order to write went away instead, since its record was durable,
 /// and the others waited for ever.
 #[test]

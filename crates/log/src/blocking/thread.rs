@@ -23,7 +23,7 @@ use std::sync::mpsc::Sender;
 use std::task::Poll;
 use tantalum_device::BlockDevice;
 use tantalum_rt::calls::{Calls, Over, Served, ThreadOptions};
-use tantalum_rt::sync::WaitQueue;
+use tantalum_rt::sync::{Mutex, WaitQueue};
 use tantalum_rt::{Inbox, Nanos, Post, Rt};
 
 /// Letters that lie in the inbox of the thread, at most.
@@ -149,7 +149,11 @@ async fn serve<D: BlockDevice + Clone + 'static>(
         end.close(core.check_failed().err().unwrap_or_else(closed));
     });
     let changed = WaitQueue::new(&rt, "listeners of a log");
-    let listeners = Rc::new(Listeners { count: Cell::new(0), changed });
+    let listeners = Rc::new(Listeners {
+        count: Cell::new(0),
+        changed,
+        closing: Mutex::new(&rt, "the end of a log"),
+    });
     let over = Rc::new(Over::new(&rt));
     while let Some(letter) = over.next(&mut letters).await {
         let ends = (listeners.clone(), over.clone());
@@ -164,6 +168,8 @@ async fn serve<D: BlockDevice + Clone + 'static>(
 struct Listeners {
     count: Cell<usize>,
     changed: WaitQueue,
+    /// Held while the log is closed.
+    closing: Mutex,
 }
 
 impl Listeners {
@@ -209,6 +215,8 @@ async fn answer<D: BlockDevice + Clone + 'static>(
             listeners.add(-1);
         }
         Letter::Close(to) => {
+            // The second of two waits for the end of the first.
+            let _turn = listeners.closing.lock().await;
             let ended = match front.check_closed() {
                 Ok(()) => {
                     front.stop_appends();

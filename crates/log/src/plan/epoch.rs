@@ -245,7 +245,10 @@ impl Plan {
         self.archived = self.durable;
         let silent = self.silent.iter().any(|d| self.health[*d] == Health::Present);
         let again = silent || !self.failing.is_empty();
-        self.mode = if again { Mode::Draining } else { Mode::Running };
+        // (It may have been stopped while the state was written.)
+        if self.mode != Mode::Stopped {
+            self.mode = if again { Mode::Draining } else { Mode::Running };
+        }
         self.begin_epoch();
         for lane in &mut self.lanes {
             lane.main.forget_from(self.durable);
