@@ -116,8 +116,10 @@ pub(crate) struct Heads {
 
 pub(crate) struct Core<F, S> {
     pub rt: Rt,
-    pub medium: Medium<F>,
+    // (They end in this order. What the slow store still writes ends under the lock of the flash device,
+    // before another one opens the cache.)
     pub slow: S,
+    pub medium: Medium<F>,
     pub host: Rc<dyn Host>,
     pub options: OpenOptions,
     pub mode: Mode,

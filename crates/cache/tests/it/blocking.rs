@@ -255,6 +255,62 @@ fn threads_that_close_at_once_leave_a_cache_that_is_closed() {
     }
 }
 
+/// A slow store whose writes wait.
+#[derive(Default)]
+struct Slowly {
+    memory: Memory,
+    held: AtomicBool,
+    writing: AtomicBool,
+}
+
+impl BlockingStore for Slowly {
+    fn pages(&self) -> u64 {
+        self.memory.pages()
+    }
+
+    fn read(&self, page: u64, buf: &mut [u8]) -> Result<(), IoError> {
+        self.memory.read(page, buf)
+    }
+
+    fn write(&self, first: u64, data: &[u8]) -> Result<(), IoError> {
+        self.writing.store(true, SeqCst);
+        while self.held.load(SeqCst) {
+            thread::yield_now();
+        }
+        self.memory.write(first, data)
+    }
+
+    fn flush(&self) -> Result<(), IoError> {
+        self.memory.flush()
+    }
+}
+
+/// Whoever opened it earlier would have newer pages written over by what is still on its way.
+#[test]
+fn a_cache_that_is_dropped_is_in_use_until_its_store_has_written() {
+    let scratch = Scratch::new();
+    let (flash, _) = over_memory(&scratch, Mode::Back);
+    let store = Arc::new(Slowly::default());
+    store.held.store(true, SeqCst);
+    let slow = Slow::Store(store.clone());
+    let mut short = options();
+    short.open.patience = Nanos::from_millis(20);
+    let cache = BlockingCache::open(&flash, &slow, Arc::new(NoHost), short).unwrap();
+    let mut page = 0;
+    while !store.writing.load(SeqCst) {
+        // (Without room it gives up.)
+        let _ = cache.evict(page % PAGES, &bytes(page % PAGES, page), true, page);
+        page += 1;
+    }
+    let dropped = thread::spawn(move || drop(cache));
+    let opened = BlockingCache::open(&flash, &slow, Arc::new(NoHost), options());
+    let error = opened.err().expect("it is in use").to_string();
+    assert!(error.contains("in use"), "{error}");
+    store.held.store(false, SeqCst);
+    dropped.join().unwrap();
+    open(&flash, &slow).close().unwrap();
+}
+
 /// A log that is durable up to some LSN, and a pool with cold pages.
 #[derive(Default)]
 struct Engine {
