@@ -285,7 +285,7 @@ impl BlockingStore for Slowly {
     }
 }
 
-/// Whoever opened it earlier would have newer pages written over by what is still on its way.
+/// Whoever opened it earlier could have newer pages written over by what is still on its way.
 #[test]
 fn a_cache_that_is_dropped_is_in_use_until_its_store_has_written() {
     let scratch = Scratch::new();

@@ -151,7 +151,7 @@ fn a_thread_that_is_held_up_by_a_device_holds_up_no_other() {
     assert_eq!(found, [&b"before"[..], b"held", b"behind"]);
 }
 
-/// Once those behind were left to the thread that was held up: it had more to write than a group has.
+/// It has more to write than a group has: those behind are not left to it.
 #[test]
 fn a_thread_that_is_held_up_amid_a_long_record_holds_up_no_other() {
     static HOLD: Hold = Hold::new();
