@@ -49,6 +49,7 @@ pub(crate) unsafe fn take<T: Record>(from: *const T) -> Result<T, Failure> {
 ///
 /// # Safety
 /// `out` is null or points to a record with a correct size field.
+#[cfg(feature = "cache")]
 pub(crate) unsafe fn room<T: Record>(out: *const T) -> Result<(), Failure> {
     // SAFETY: the caller guarantees it.
     unsafe { size_of_record(out) }.map(|_| ())
@@ -59,6 +60,7 @@ pub(crate) unsafe fn room<T: Record>(out: *const T) -> Result<(), Failure> {
 ///
 /// # Safety
 /// `first` is null or points to a record with a correct size field.
+#[cfg(feature = "cache")]
 pub(crate) unsafe fn stride<T: Record>(first: *const T) -> Result<usize, Failure> {
     // SAFETY: the caller guarantees it.
     unsafe { size_of_record(first) }
