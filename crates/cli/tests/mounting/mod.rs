@@ -8,6 +8,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, Stdio};
 use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
 use std::time::Duration;
 use tantalum_testing::{Need, Signal, left_out, send};
 
@@ -91,6 +92,8 @@ pub struct Mounted {
     child: Child,
     pub dir: PathBuf,
     said: Arc<Mutex<String>>,
+    /// Reads its standard error until it ends.
+    listener: Option<JoinHandle<()>>,
 }
 
 impl Mounted {
@@ -120,7 +123,7 @@ impl Mounted {
         let out = child.stdout.take().expect("standard output");
         BufReader::new(out).read_line(&mut line).expect("a line");
         if line.starts_with("ready: ") {
-            return Ok(Mounted { child, dir: dir.into(), said });
+            return Ok(Mounted { child, dir: dir.into(), said, listener: Some(listener) });
         }
         let code = child.wait().expect("it ends").code();
         listener.join().expect("it listens");
@@ -151,9 +154,13 @@ impl Mounted {
         send(signal, &self.child);
     }
 
-    /// Its exit code.
+    /// Its exit code. What it has said is then all that it said.
     pub fn wait(&mut self) -> Option<i32> {
-        self.child.wait().expect("it ends").code()
+        let code = self.child.wait().expect("it ends").code();
+        if let Some(listener) = self.listener.take() {
+            listener.join().expect("it listens");
+        }
+        code
     }
 
     /// Stops it; it must end in good order.
@@ -176,7 +183,7 @@ impl Drop for Mounted {
     }
 }
 
-fn listen(mut from: ChildStderr, to: Arc<Mutex<String>>) -> std::thread::JoinHandle<()> {
+fn listen(mut from: ChildStderr, to: Arc<Mutex<String>>) -> JoinHandle<()> {
     std::thread::spawn(move || {
         let mut bytes = [0; 4096];
         while let Ok(count @ 1..) = from.read(&mut bytes) {
