@@ -9,6 +9,10 @@ use crate::directory::{
 use rustix::time::{ClockId, clock_gettime};
 use std::sync::Arc;
 
+/// Batches that threads keep free, as a program does that has a task for it: so they seldom wait for
+/// each other at the front.
+const SPARE: u64 = 8;
+
 /// What one thread does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Work {
@@ -43,13 +47,15 @@ impl Liveness for Nobody {
     }
 }
 
-/// A directory with room for `pages` pages, full of them.
+/// A directory full of `pages` pages, with some batches free.
 ///
 /// # Panics
 /// If there is no directory of this size.
 #[must_use]
 pub fn full(pages: u64) -> Directory {
-    let shape = Shape { frames: pages.next_multiple_of(64).max(1024), batch: 64 };
+    let batch = 64;
+    let frames = pages.next_multiple_of(batch).max(1024) + SPARE * batch;
+    let shape = Shape { frames, batch: batch as u32 };
     let region = Region::owned(shape.bytes_needed().expect("a size that can be"));
     let owner = Owner::new(1).expect("not 0");
     let directory =
@@ -169,28 +175,36 @@ impl Thread<'_> {
     }
 
     fn next_batch(&mut self) -> crate::directory::Batch {
+        if self.directory.free_batches() < SPARE {
+            self.replace();
+        }
         loop {
             match self.directory.reserve() {
                 Ok(batch) => {
                     self.batch = Some(batch);
                     return batch;
                 }
-                Err(ReserveError::Full) => self.replace(),
+                Err(ReserveError::Full) => {
+                    if !self.replace() {
+                        // Another thread does: there is room in a moment.
+                        std::thread::yield_now();
+                    }
+                }
             }
         }
     }
 
-    /// Drops what is at the front.
-    fn replace(&self) {
-        // If another thread does, there is room in a moment.
-        let Ok(front) = self.directory.take_front() else { return std::thread::yield_now() };
+    /// Drops what is at the front. Whether it did: another thread may be at it.
+    fn replace(&self) -> bool {
+        let Ok(front) = self.directory.take_front() else { return false };
         for (entry, _) in self.directory.fates(&front, Replacement::Basic) {
             debug_assert!(!entry.dirty);
         }
-        if self.directory.release(&front).is_err() {
+        let released = self.directory.release(&front).is_ok();
+        if !released {
             self.directory.leave(&front);
-            std::thread::yield_now();
         }
+        released
     }
 
     /// Publishes the batch at work.

@@ -2,32 +2,34 @@
  * Tantalum: simulated drives whose power can be cut; flash logs and flash caches on files (at the
  * end).
  *
- * Units. Addresses and lengths are in blocks of tantalum_caps.block_size bytes. Times are
- * nanoseconds of virtual time: the time of the modelled drive, not of this machine.
+ * Units. Of drives, addresses and lengths are in blocks of tantalum_caps.block_size bytes, and times
+ * are nanoseconds of virtual time: the time of the modelled drive, not of this machine. Of logs and
+ * caches, lengths are in bytes or pages, and times are nanoseconds of real time.
  *
- * Time. Each handle has a clock of its own. It moves only during calls of functions marked "Waits"
- * below. It stands still between calls and while commands are only submitted. A program that uses a
- * handle from one thread, and makes the same calls with the same seed, sees the same run each time:
- * the same data, the same times, the same surviving writes after a power cut.
+ * Time. Each handle of a drive has a clock of its own. It moves only during calls of functions marked
+ * "Waits" below. It stands still between calls and while commands are only submitted. A program that
+ * uses a handle from one thread, and makes the same calls with the same seed, sees the same run each
+ * time: the same data, the same times, the same surviving writes after a power cut.
  *
- * Threads. All functions may be called by any number of threads at once, also with the same handle,
- * except tantalum_close (no other call may use the handle then or later) and the tantalum_group_*
- * functions (one group is for one thread at a time). Calls of several threads are served in
- * parallel: each waits for its own command, and time moves while any of them waits. The machine's
- * scheduler decides in which order commands of several threads begin, and how many overlap in
- * virtual time; such a run is not repeatable. For a reliable queue depth, submit commands from one
- * thread.
+ * Threads. All functions of drives may be called by any number of threads at once, also with the same
+ * handle, except tantalum_close (no other call may use the handle then or later) and the
+ * tantalum_group_* functions (one group is for one thread at a time). Logs, caches and directories
+ * name their own exceptions below. Calls of several threads are served in parallel: each waits for
+ * its own command, and time moves while any of them waits. The machine's scheduler decides in which
+ * order commands of several threads begin, and how many overlap in virtual time; such a run is not
+ * repeatable. For a reliable queue depth, submit commands from one thread.
  *
  * Failures. Functions return TANTALUM_OK (0) or a negative code. tantalum_last_error says more. A
- * null handle, a null pointer where memory is read or written, or a range beyond the end of the
- * drive is TANTALUM_EINVAL. A call that fails with EINVAL, ENOTSUP, ETOOLARGE, EOVERLAP, ENOMEM,
- * EBUSY or ENOSPC has changed nothing. After EPOWER, EFAILED, EMEDIUM, EPOISONED or EREADONLY, any
- * part of a write may have been carried out; a group was carried out completely or not at all.
+ * null handle, a null pointer where memory is read or written, or a range beyond the end of the drive
+ * is TANTALUM_EINVAL. A call that fails with EINVAL, ENOTSUP, ETOOLARGE, EOVERLAP, ENOMEM, EBUSY or
+ * ENOSPC has changed nothing, but for what logs and caches say below. After EPOWER, EFAILED, EMEDIUM,
+ * EPOISONED or EREADONLY, any part of a write may have been carried out; a group was carried out
+ * completely or not at all.
  *
- * If there is no memory for the caller's data, the call fails with TANTALUM_ENOMEM. If there is no
- * memory for the simulation itself, the process ends.
+ * If there is no memory for the caller's data of a drive, the call fails with TANTALUM_ENOMEM. If
+ * there is no memory for the simulation itself, for a log or for a cache, the process ends.
  *
- * A handle does not survive fork() in the child.
+ * A handle does not survive fork() in the child, which does not even close or free it.
  */
 #ifndef TANTALUM_H
 #define TANTALUM_H
@@ -86,9 +88,10 @@ size_t tantalum_last_error(char *buf, size_t len);
 typedef struct tantalum_drive tantalum_drive;
 
 /*
- * Structures begin with their size: set it to sizeof before each call (the macros do). Bytes beyond
- * that size are never touched, so later versions can append fields. When the library fills a
- * structure in, size becomes the number of bytes filled; the rest is zero.
+ * Structures whose first field is `size` begin with it: set it to sizeof before each call (the macros
+ * do). The others never grow. Bytes beyond that size are never touched, so later versions can append
+ * fields. An option that this library does not know must be 0, or the call fails with EINVAL. When
+ * the library fills a structure in, size becomes the number of bytes filled; the rest is zero.
  */
 
 typedef struct tantalum_drive_options {
@@ -317,7 +320,8 @@ int tantalum_salvage(const tantalum_drive *drive, tantalum_recovery *recovery);
 
 /*
  * Waits until the last start is complete; a drive may take commands before. recovery may be null.
- * TANTALUM_EPOWER: there is no power.
+ * A RAM drive that was never cut had no start: zeros. TANTALUM_EPOWER: there is no power;
+ * TANTALUM_EDUMP, TANTALUM_EFAILED: the last start failed.
  */
 int tantalum_settle(const tantalum_drive *drive, tantalum_recovery *recovery);
 
@@ -378,7 +382,9 @@ int tantalum_get_stats(const tantalum_drive *drive, tantalum_stats *stats);
  * wait for durability share writes. Codes: ENOSPC: the log is full, move the checkpoint; ETOOLARGE:
  * the record is longer than the limit; EREADONLY: it was opened with read_only; EINVAL: an LSN that
  * cannot be; EMEDIUM: acknowledged records cannot be read; ELOG: it cannot be made or opened, or it
- * failed or was closed: open it again. tantalum_last_error names device, place and what to do.
+ * failed or was closed: open it again. tantalum_last_error names device, place and what to do. After
+ * ENOSPC or ELOG of a commit the record may be in the log, and may become durable: do not commit it
+ * again without a look at the log. *lsn and *end are set only on success.
  */
 typedef struct tantalum_log tantalum_log;
 
@@ -450,7 +456,8 @@ int tantalum_log_open(const char *const *devices, size_t count,
 
 /*
  * Appends a record: it is in memory then. *lsn is where it begins, *end where it ends; both may be
- * null. It waits while memory is full, and while the log is (or fails then, fail_when_full).
+ * null. It is written when a thread waits for it, when a group is full, or for an archive. It waits
+ * while memory is full, and while the log is (or fails then, fail_when_full).
  */
 int tantalum_log_append(const tantalum_log *log, const void *data, uint64_t bytes, uint64_t *lsn,
                         uint64_t *end);
@@ -480,7 +487,9 @@ int tantalum_log_ends(const tantalum_log *log, uint64_t *durable, uint64_t *end)
 
 /*
  * A descriptor for poll: it is readable when the durable LSN has moved since its last read of 8
- * bytes, or the log has ended, and at first. It belongs to the log: do not close it.
+ * bytes, or the log has ended, and at first. It belongs to the log, until tantalum_log_free: do not
+ * close it. A read of it does not wait. Polling writes nothing: some thread has to commit, flush or
+ * wait.
  */
 int tantalum_log_fd(const tantalum_log *log, int *fd);
 
@@ -501,7 +510,9 @@ int tantalum_log_nearly_full(const tantalum_log *log, uint64_t percent);
  * other threads go on. It gets everything from the checkpoint on; when this returns any one device
  * may be lost again. `lost` is the path of the lost one as it was given to tantalum_log_open, or null:
  * whichever is lost. What `device` holds is destroyed only if force is not 0; without it the call
- * fails. EINVAL: the device is not lost, or the new one cannot take its place.
+ * fails. EINVAL: the device is not lost, or the new one cannot take its place. ENOSPC: a device cannot
+ * hold what the log has since its checkpoint. ELOG may also mean that `device` cannot be opened: the
+ * message says so, and the log goes on.
  */
 int tantalum_log_replace(const tantalum_log *log, const char *lost, const char *device, int force);
 
@@ -597,14 +608,16 @@ int tantalum_log_next_part(tantalum_log_parts *parts, tantalum_log_part *part);
 void tantalum_log_parts_end(tantalum_log_parts *parts);
 
 /*
- * Waits until everything appended is durable, and ends the log: every other call fails from then on
- * with ELOG, and whoever waits is woken. Free it afterwards.
+ * Waits until everything appended is durable, and ends the log. From then on appends and checkpoints
+ * fail with ELOG; tantalum_log_ends, and waits for what is durable, succeed. Whoever waits is woken.
+ * Free it afterwards.
  */
 int tantalum_log_close(const tantalum_log *log);
 
 /*
- * Frees a log. One that was not closed ends as if the power had gone: what was appended and is not
- * durable may be lost. Its readers still have to be ended. It may be null.
+ * Frees a log. One that was not closed ends as if the power had gone, when its last reader has ended,
+ * too: what was appended and is not durable may be lost. Until then its devices are in use. It may be
+ * null.
  */
 void tantalum_log_free(tantalum_log *log);
 
@@ -619,9 +632,12 @@ void tantalum_log_free(tantalum_log *log);
  * except tantalum_cache_free. Between a fetch and the eviction the program owns a page: it does not
  * fetch, evict or forget one page from two threads at once. Codes: EINVAL: there is no such page, its
  * log records are not durable, or the cache has a newer version; EMEDIUM: the newest version of a
- * dirty page is damaged: restore it from the log, and evict or forget it; ENOSPC: the slow store
- * refuses pages and the cache is full; ECACHE: it cannot be made or opened, or was closed: open it
- * again. After any other code of an eviction the page may be in the cache or not: keep it in RAM.
+ * dirty page is damaged: restore it from the log, and evict or forget it; or a block of a device
+ * cannot be read: the message says which; EFAILED: a device, or a function of the store, failed;
+ * ENOSPC: the slow store refuses pages and the cache is full; ECACHE: it cannot be made or opened, or
+ * was closed, or a write to flash failed: open it again. Pages can be fetched until it is closed.
+ * After any code of an eviction but OK and EINVAL the page may be in the cache or not: keep it in
+ * RAM.
  */
 typedef struct tantalum_cache tantalum_cache;
 
@@ -629,7 +645,8 @@ typedef struct tantalum_cache tantalum_cache;
  * A slow store of the program's, in place of a slow device: disks, a network volume, the files of a
  * database. Its functions may wait. They are called in threads of the library, several at once, never
  * for two writes of one page. They return 0, or any other number if they fail; a write that failed is
- * tried again. `context` is what they get first. Nobody notices if it is used without its cache.
+ * tried again. They must return: a C++ exception or a longjmp out of them is undefined. `context` is
+ * what they get first. Nobody notices if it is used without its cache.
  */
 typedef struct tantalum_cache_store {
     uint64_t size;
@@ -645,14 +662,14 @@ typedef struct tantalum_cache_store {
 /* A page that may leave the program's pool. */
 typedef struct tantalum_cache_page {
     uint64_t page;
-    const void *data; /* the bytes of a page; read before any other function is called */
+    const void *data; /* its bytes; unchanged until the library calls the next function of the host */
     uint64_t dirty;   /* not 0: it was changed since it was fetched, evicted or pulled last */
     uint64_t lsn;     /* the newest log record about it */
 } tantalum_cache_page;
 
 /*
  * The log and the buffer pool of a program. Any function may be null. They are called in the thread of
- * the cache: they must not wait, and must not call the cache.
+ * the cache: they must not wait, and must not call the cache. They must return, as those of a store.
  */
 typedef struct tantalum_cache_host {
     uint64_t size;
@@ -707,7 +724,7 @@ typedef struct tantalum_cache_options {
     uint64_t patience_ns; /* so long dirty pages wait for a store that refuses; 10 s */
     uint64_t depth;       /* writes to the slow store side by side; default 16 */
     uint64_t buffered;    /* not 0: files are used through the page cache */
-    uint64_t scan;        /* not 0: clean pages of longer runs of consecutive pages do not enter */
+    uint64_t scan;        /* clean pages of runs of more consecutive pages do not enter; 0: all do */
     uint64_t ghosts;      /* not 0: the statistics have ghost_...; takes less than 2 MiB */
     uint64_t admit;       /* TANTALUM_CACHE_...: which pages enter; default all */
 } tantalum_cache_options;
@@ -718,7 +735,8 @@ typedef struct tantalum_cache_options {
 /*
  * Makes an empty cache on all of the flash device, for the pages of a slow device, or of a store: one
  * of the two is null. A slow device gets a label, and its pages begin behind its first 1 MiB. If flash
- * device or label hold something nothing is changed, unless options->force.
+ * device or label hold something nothing is changed, unless options->force. On failure files that were
+ * made stay.
  */
 int tantalum_cache_create(const char *flash, const char *device,
                           const tantalum_cache_store *store,
@@ -786,9 +804,10 @@ int tantalum_cache_scrub(const tantalum_cache *cache, tantalum_cache_scrubbed *s
 int tantalum_cache_clean(const tantalum_cache *cache);
 
 /*
- * The cache has so many bytes of the flash device from now on, from its beginning, while it is used. If
- * these are fewer, the oldest pages leave it, and nothing counts behind them when this returns. A crash
- * leaves the old size or the new one. EINVAL: the device does not have so many, or they are too few.
+ * The cache has so many bytes of the flash device from now on, from its beginning, while it is used.
+ * If these are fewer, the oldest pages leave it, and nothing counts behind them when this returns. A
+ * crash leaves the old size or the new one. EINVAL: the device does not have so many, or they are too
+ * few.
  */
 int tantalum_cache_resize(const tantalum_cache *cache, uint64_t bytes);
 
@@ -869,18 +888,18 @@ void tantalum_cache_free(tantalum_cache *cache);
  *   a restart           format, then restore for each batch that was found on flash
  *
  * The slow store is yours, and so is its order: do not write a version over a newer one there. Keep a
- * lock for each page from fates to mark_clean, or compare LSNs. Before a version is written there past
- * the directory, while the directory has an older dirty one, stage it or forget the page: the older one
- * would be read, and written over it.
+ * lock for each page from fates to mark_clean, or compare LSNs. Before a version is written there
+ * past the directory, while the directory has an older dirty one, stage it or forget the page: the
+ * older one would be read, and written over it.
  *
  * Any number of threads may call these functions at once, except tantalum_directory_free. But one
- * thread at a time ends a batch (close, publish, abandon), and one has a front batch from take_front to
- * release or leave. A thread that has released or ended one does not use it again. Codes: ENOSPC: the
- * ring or the batch is full, or the memory too small; EBUSY: another owner has the front, or what
- * replaces its pages is not durable: publish what you have yourself, adopt what is a dead one's, and try
- * again; EINVAL: the call makes no sense now: for release, a page of the front is dirty (again): ask for
- * fates once more; ECACHE: the memory has no directory that this library can use. A release that fails
- * may have dropped clean pages.
+ * thread at a time ends a batch (close, publish, abandon), and one has a front batch from take_front
+ * to release or leave. A thread that has released or ended one does not use it again. Codes: ENOSPC:
+ * the ring or the batch is full, or the memory too small; EBUSY: another owner has the front, or what
+ * replaces its pages is not durable: publish what you have yourself, adopt what is a dead one's, and
+ * try again; EINVAL: the call makes no sense now: for release, a page of the front is dirty (again):
+ * ask for fates once more; ECACHE: the memory has no directory that this library can use. A release
+ * that fails may have dropped clean pages.
  *
  * An owner is a process, known by its number and its start. So all processes must see the same numbers
  * and times of start: one PID namespace and one time namespace (containers of one pod may share them,
@@ -962,12 +981,13 @@ int tantalum_directory_bytes(uint64_t frames, uint64_t batch, uint64_t *bytes);
 
 /*
  * Makes an empty directory in memory that begins at a multiple of 64 bytes, whatever is there. Nobody
- * may use one in it. first: 0, or the front of the ring that is restored.
+ * may use one in it. The memory stays where it is, and can be read and written, until every handle on
+ * it is freed; nobody else writes there. first: 0, or the front of the ring that is restored.
  */
 int tantalum_directory_format(void *memory, uint64_t bytes, uint64_t frames, uint64_t batch,
                               uint64_t first, tantalum_directory **directory);
 
-/* Works on the directory that is in the memory. */
+/* Works on the directory that is in the memory, which keeps to the same. */
 int tantalum_directory_attach(void *memory, uint64_t bytes, tantalum_directory **directory);
 
 /* Frees a handle; the directory stays in its memory. It may be null. */
@@ -1040,7 +1060,11 @@ int tantalum_directory_leave(const tantalum_directory *directory, const tantalum
 int tantalum_directory_forget(const tantalum_directory *directory, uint64_t page,
                               tantalum_entry *entry);
 
-/* Puts a batch back: for each frame what was found in it (page, lsn, checksum, dirty, referenced). */
+/*
+ * Puts a batch back: for each frame what was found in it (page, lsn, checksum, dirty, referenced), or
+ * found 0. After format, one batch after the other in the order of the ring. ENOSPC: the ring has no
+ * more batches.
+ */
 int tantalum_directory_restore(const tantalum_directory *directory, const tantalum_entry *entries,
                                uint64_t count);
 

@@ -7,7 +7,7 @@ use crate::abi::*;
 use crate::callbacks::{Program, Store, no_host};
 use crate::error::{Failure, boundary};
 use crate::open::text;
-use crate::record::{put, take};
+use crate::record::{put, room, room_or_null, take};
 use ::tantalum_cache::blocking::{BlockingCache, BlockingError, BlockingOptions, Slow};
 use ::tantalum_cache::flash::{
     Admit, CacheError, Fetched, FormatOptions, Mode, OpenError, OpenOptions, Replacement,
@@ -250,10 +250,12 @@ pub unsafe extern "C" fn tantalum_cache_fetch(
     boundary(|| {
         // SAFETY: the caller guarantees it.
         let cache = unsafe { of(cache) }?;
-        let mut room = vec![0u8; bytes_of(cache, buf, bytes)?];
-        let fetched = cache.fetch(page, &mut room)?;
+        // SAFETY: the caller guarantees it.
+        unsafe { room_or_null(found) }?;
+        let mut data = vec![0u8; bytes_of(cache, buf, bytes)?];
+        let fetched = cache.fetch(page, &mut data)?;
         // SAFETY: the caller's room, of that length.
-        unsafe { buf.cast::<u8>().copy_from_nonoverlapping(room.as_ptr(), room.len()) };
+        unsafe { buf.cast::<u8>().copy_from_nonoverlapping(data.as_ptr(), data.len()) };
         if found.is_null() {
             return Ok(());
         }
@@ -361,7 +363,10 @@ pub unsafe extern "C" fn tantalum_cache_scrub(
 ) -> c_int {
     boundary(|| {
         // SAFETY: the caller guarantees it.
-        let s = unsafe { of(cache) }?.scrub()?;
+        let cache = unsafe { of(cache) }?;
+        // SAFETY: the caller guarantees it.
+        unsafe { room(scrubbed) }?;
+        let s = cache.scrub()?;
         let record = tantalum_cache_scrubbed {
             frames: s.frames,
             repaired: s.repaired,

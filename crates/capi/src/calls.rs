@@ -263,17 +263,20 @@ pub unsafe extern "C" fn tantalum_wait_any(
     which: *mut usize,
 ) -> c_int {
     boundary(|| {
-        // SAFETY: the caller guarantees it.
-        let client = unsafe { client(drive) }?;
-        if tickets.is_null() || count == 0 || which.is_null() {
-            return Err(Failure::invalid("there are no tickets, or no room for the answer"));
-        }
-        if count > TANTALUM_TICKETS_MAX {
-            return Err(Failure::invalid("there are never so many tickets"));
+        if which.is_null() {
+            return Err(Failure::invalid("there is no room for the answer"));
         }
         // The value if the wait itself fails.
         // SAFETY: the caller's room.
         unsafe { which.write(usize::MAX) };
+        // SAFETY: the caller guarantees it.
+        let client = unsafe { client(drive) }?;
+        if tickets.is_null() || count == 0 {
+            return Err(Failure::invalid("there are no tickets"));
+        }
+        if count > TANTALUM_TICKETS_MAX {
+            return Err(Failure::invalid("there are never so many tickets"));
+        }
         // SAFETY: the caller's tickets, read one by one.
         let tickets = (0..count).map(|i| unsafe { tickets.add(i).read_unaligned() }).collect();
         let (place, result) = client.wait(tickets)?;

@@ -69,6 +69,12 @@ pub(crate) trait Chassis: PowerCycle + Clone + 'static {
 
     /// How often its power was cut.
     fn cuts(&self) -> u64;
+
+    /// Whether it has no power.
+    fn is_off(&self) -> bool;
+
+    /// How its last start was.
+    fn last_recovery(&self) -> tantalum_recovery;
 }
 
 impl Chassis for Drive {
@@ -79,14 +85,33 @@ impl Chassis for Drive {
     fn cuts(&self) -> u64 {
         self.stats().cuts
     }
+
+    fn is_off(&self) -> bool {
+        Drive::is_off(self)
+    }
+
+    fn last_recovery(&self) -> tantalum_recovery {
+        Drive::last_recovery(self).map(recovery).unwrap_or_default()
+    }
 }
 
-/// A RAM drive, whose power cuts are counted.
+/// A RAM drive, whose power cuts are counted, and starts timed.
 #[derive(Clone)]
 pub(crate) struct Ram {
-    pub device: RamDevice,
-    pub is_on: Rc<Cell<bool>>,
-    pub cuts: Rc<Cell<u64>>,
+    rt: Rt,
+    device: RamDevice,
+    is_on: Rc<Cell<bool>>,
+    cuts: Rc<Cell<u64>>,
+    /// How long its last start took.
+    start: Rc<Cell<Nanos>>,
+}
+
+impl Ram {
+    /// Without power.
+    pub fn new(rt: &Rt, device: RamDevice) -> Ram {
+        let (is_on, cuts, start) = Default::default();
+        Ram { rt: rt.clone(), device, is_on, cuts, start }
+    }
 }
 
 impl Chassis for Ram {
@@ -96,6 +121,15 @@ impl Chassis for Ram {
 
     fn cuts(&self) -> u64 {
         self.cuts.get()
+    }
+
+    fn is_off(&self) -> bool {
+        !self.is_on.get()
+    }
+
+    fn last_recovery(&self) -> tantalum_recovery {
+        let Nanos(start) = self.start.get();
+        tantalum_recovery { ready_ns: start, whole_ns: start, ..Default::default() }
     }
 }
 
@@ -116,8 +150,12 @@ impl PowerCycle for Ram {
     }
 
     async fn power_on(&self) -> Result<(), IoError> {
-        self.is_on.set(true);
-        self.device.power_on().await
+        let (was_on, began) = (self.is_on.replace(true), self.rt.now());
+        self.device.power_on().await?;
+        if !was_on {
+            self.start.set(self.rt.now().saturating_sub(began));
+        }
+        Ok(())
     }
 }
 
@@ -141,18 +179,19 @@ pub(crate) async fn carry_out<B: Chassis>(rt: Rt, chassis: Stats<B>, command: Co
         Command::Discard(range) => device.discard(range).await?,
         Command::Cut => return Ok(Done::Cut(cut(&rt, &chassis).await)),
         Command::Start { salvage } => {
-            return start(&rt, &chassis, salvage).await.map(Done::Started);
+            return start(&chassis, salvage).await.map(Done::Started);
         }
         Command::Settle => {
             if let Some(drive) = chassis.inner().drive() {
                 drive.settled().await;
-                match drive.last_failure() {
-                    Some(why) => return Err(does_not_start(&why)),
-                    None if drive.is_off() => return Err(IoError::PowerLost.into()),
-                    None => {}
+                if let Some(why) = drive.last_failure() {
+                    return Err(does_not_start(&why));
                 }
             }
-            return Ok(Done::Started(last_recovery(chassis.inner().drive())));
+            if chassis.inner().is_off() {
+                return Err(IoError::PowerLost.into());
+            }
+            return Ok(Done::Started(chassis.inner().last_recovery()));
         }
         Command::Sleep(span) => rt.sleep(span).await,
     }
@@ -183,11 +222,9 @@ async fn cut<B: Chassis>(rt: &Rt, chassis: &Stats<B>) -> tantalum_power_loss {
 }
 
 async fn start<B: Chassis>(
-    rt: &Rt,
     chassis: &Stats<B>,
     salvage: bool,
 ) -> Result<tantalum_recovery, Failure> {
-    let began = rt.now();
     let drive = chassis.inner().drive();
     let started = match (salvage, drive) {
         (false, _) => chassis.power_on().await,
@@ -202,13 +239,7 @@ async fn start<B: Chassis>(
             None => error.into(),
         });
     }
-    Ok(match drive {
-        Some(_) => last_recovery(drive),
-        None => {
-            let took = rt.now().saturating_sub(began).0;
-            tantalum_recovery { ready_ns: took, whole_ns: took, ..Default::default() }
-        }
-    })
+    Ok(chassis.inner().last_recovery())
 }
 
 fn does_not_start(why: &RecoveryError) -> Failure {
@@ -220,10 +251,7 @@ fn does_not_start(why: &RecoveryError) -> Failure {
     }
 }
 
-fn last_recovery(drive: Option<&Drive>) -> tantalum_recovery {
-    let Some(report) = drive.and_then(Drive::last_recovery) else {
-        return tantalum_recovery::default();
-    };
+fn recovery(report: RecoveryReport) -> tantalum_recovery {
     let RecoveryReport { total, whole, blank, salvaged, find, scan, map_load, dump_replay, .. } =
         report;
     tantalum_recovery {

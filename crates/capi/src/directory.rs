@@ -6,7 +6,7 @@
 
 use crate::abi::*;
 use crate::error::{Failure, boundary};
-use crate::record::{put, room, stride, take};
+use crate::record::{put, room, room_or_null, stride, take};
 use ::tantalum_cache::directory::{
     AttachError, Batch, BatchError, Directory, Entry, Fate, Found, Front, FrontError, Processes,
     Region, ReleaseError, Replacement, ReserveError, Shape, ShapeError, Since, StageError, Staged,
@@ -189,13 +189,6 @@ fn version_of(v: &tantalum_page_version) -> Result<Version, Failure> {
 
 /// # Safety
 /// `out` is null or points to a structure with a correct size field.
-unsafe fn room_or_null<T: Record>(out: *const T) -> Result<(), Failure> {
-    // SAFETY: the caller guarantees it.
-    if out.is_null() { Ok(()) } else { unsafe { room(out) } }
-}
-
-/// # Safety
-/// `out` is null or points to a structure with a correct size field.
 unsafe fn tell_staged(out: *mut tantalum_staged, staged: Option<Staged>) -> Result<(), Failure> {
     if out.is_null() {
         return Ok(());
@@ -306,7 +299,10 @@ pub unsafe extern "C" fn tantalum_directory_lookup(
 ) -> c_int {
     boundary(|| {
         // SAFETY: the caller guarantees it.
-        let found = unsafe { of(directory) }?.lookup(page);
+        let directory = unsafe { of(directory) }?;
+        // SAFETY: the caller guarantees it.
+        unsafe { room(entry) }?;
+        let found = directory.lookup(page);
         // SAFETY: the caller guarantees it.
         unsafe { put(entry, &entry_record(found, 0)) }
     })

@@ -8,7 +8,7 @@
 use crate::abi::*;
 use crate::error::{Failure, boundary};
 use crate::open::text;
-use crate::record::{put, take};
+use crate::record::{put, room, take};
 use ::tantalum_log::{
     Appended, BlockingError, BlockingLog, BlockingOptions, BlockingRecords, CreateOptions,
     DeviceHealth, LogError, Lsn, OneCopy, OpenError, Record, WhenFull,
@@ -630,6 +630,8 @@ pub unsafe extern "C" fn tantalum_log_next(
         // SAFETY: the caller guarantees it.
         let reader = unsafe { reader.as_mut() };
         let reader = reader.ok_or_else(|| Failure::invalid("the reader is null"))?;
+        // SAFETY: the caller guarantees it.
+        unsafe { room(record) }?;
         reader.record = reader.records.next().transpose()?;
         let found = match &reader.record {
             None => tantalum_log_record::default(),

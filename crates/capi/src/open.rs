@@ -7,9 +7,7 @@ use crate::error::{Failure, boundary};
 use crate::record::{put, take};
 use crate::tantalum_drive;
 use ::tantalum_drive::{Design, Drive};
-use std::cell::Cell;
 use std::ffi::{CStr, c_char, c_int};
-use std::rc::Rc;
 use std::sync::Arc;
 use tantalum_device::{Ack, Caps, GroupLimit, Payload, RamDevice, RamOptions};
 use tantalum_rt::Nanos;
@@ -102,13 +100,7 @@ pub unsafe extern "C" fn tantalum_open_ram(
         // SAFETY: the caller guarantees it.
         let o = unsafe { take(options) }?;
         let ram = ram_options(&o)?;
-        Client::open(o.seed, move |rt| {
-            Ok(Ram {
-                device: RamDevice::new(rt, ram),
-                is_on: Rc::new(Cell::new(true)),
-                cuts: Rc::default(),
-            })
-        })
+        Client::open(o.seed, move |rt| Ok(Ram::new(rt, RamDevice::new(rt, ram))))
     };
     // SAFETY: the caller guarantees it.
     unsafe { hand_out(drive, open) }

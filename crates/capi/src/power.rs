@@ -3,7 +3,7 @@
 use crate::abi::*;
 use crate::command::{Command, Done};
 use crate::error::{Failure, boundary};
-use crate::record::put;
+use crate::record::{put, room_or_null};
 use crate::{client, tantalum_drive};
 use std::ffi::c_int;
 use tantalum_rt::Nanos;
@@ -20,6 +20,8 @@ pub unsafe extern "C" fn tantalum_power_cut(
     boundary(|| {
         // SAFETY: the caller guarantees it.
         let client = unsafe { client(drive) }?;
+        // SAFETY: the caller guarantees it.
+        unsafe { room_or_null(loss) }?;
         match client.run(Command::Cut)? {
             // SAFETY: the caller guarantees it.
             Done::Cut(record) if !loss.is_null() => unsafe { put(loss, &record) },
@@ -38,6 +40,8 @@ unsafe fn start(
     boundary(|| {
         // SAFETY: the caller guarantees it.
         let client = unsafe { client(drive) }?;
+        // SAFETY: the caller guarantees it.
+        unsafe { room_or_null(recovery) }?;
         match client.run(command)? {
             // SAFETY: the caller guarantees it.
             Done::Started(record) if !recovery.is_null() => unsafe { put(recovery, &record) },

@@ -49,10 +49,18 @@ pub(crate) unsafe fn take<T: Record>(from: *const T) -> Result<T, Failure> {
 ///
 /// # Safety
 /// `out` is null or points to a record with a correct size field.
-#[cfg(feature = "cache")]
 pub(crate) unsafe fn room<T: Record>(out: *const T) -> Result<(), Failure> {
     // SAFETY: the caller guarantees it.
     unsafe { size_of_record(out) }.map(|_| ())
+}
+
+/// The same of a record that may be null.
+///
+/// # Safety
+/// `out` is null or points to a record with a correct size field.
+pub(crate) unsafe fn room_or_null<T: Record>(out: *const T) -> Result<(), Failure> {
+    // SAFETY: the caller guarantees it.
+    if out.is_null() { Ok(()) } else { unsafe { room(out) } }
 }
 
 /// So many bytes lie between the records of the caller's array: what its first one has. A program

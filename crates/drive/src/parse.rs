@@ -247,11 +247,17 @@ pub fn unknown<'a>(told: &str, name: &str, known: impl Iterator<Item = &'a str>)
     }
 }
 
-/// The name nearest to a misspelt one, if any is near at all: for messages.
+/// The name nearest to a misspelt one, if any is near at all: for messages. Near is one of which a
+/// third of the letters are other ones at most; or one of the two names begins with the other.
 pub fn nearest_name<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    let near = known.map(|k| (strsim::jaro_winkler(name, k), k));
-    let best = near.max_by(|a, b| a.0.total_cmp(&b.0))?;
-    (best.0 > 0.75).then_some(best.1)
+    let is_near = |k: &str| {
+        let letters = name.chars().count().max(k.chars().count());
+        let begins =
+            !name.is_empty() && !k.is_empty() && (k.starts_with(name) || name.starts_with(k));
+        begins || 3 * strsim::damerau_levenshtein(name, k) <= letters
+    };
+    let near = known.filter(|k| is_near(k)).map(|k| (strsim::jaro_winkler(name, k), k));
+    near.max_by(|a, b| a.0.total_cmp(&b.0)).map(|best| best.1)
 }
 
 /// Puts a value at a dotted key of a table, making tables on the way.
@@ -282,6 +288,13 @@ mod tests {
         let told = |name| unknown("unknown key", name, known.into_iter());
         assert_eq!(told("cutz"), "unknown key \"cutz\"; did you mean \"cuts\"?");
         assert_eq!(told("zzz"), "unknown key \"zzz\"; known are: title, seed, cuts, run");
+        let near = |name, known: &'static [&str]| nearest_name(name, known.iter().copied());
+        assert_eq!(near("dursasd", &["volatile", "durassd"]), Some("durassd"));
+        assert_eq!(near("seeds", &["seed", "sees"]), Some("seed"));
+        assert_eq!(near("link", &["linkbench", "tpcc"]), Some("linkbench"));
+        assert_eq!(near("nosuch", &["noise", "host_ops"]), None, "they look alike only at first");
+        assert_eq!(near("", &["seed", "cuts"]), None);
+        assert_eq!(near("sed", &[]), None);
     }
 
     #[test]

@@ -330,14 +330,9 @@ impl<D: BlockDevice + Clone + 'static> Core<D> {
                 return;
             }
         }
-        // What the plan wants may be another thing by now. In one look: a stalled write of a thread may
-        // end between two, and what it would make durable is behind the start.
-        {
-            let mut plan = self.plan();
-            if plan.chore() != Some(Chore::Restart { start, devices: devices.to_vec() }) {
-                return;
-            }
-            plan.freeze();
+        // What the plan wants may be another thing by now.
+        if !self.plan().freeze_for(start, devices) {
+            return;
         }
         let mut state = present.new_epoch(start);
         for (device, standing) in devices {

@@ -14,18 +14,22 @@ impl Directory {
     /// Brings into the processor's cache what looking up, staging or forgetting these pages needs.
     ///
     /// A directory is larger than that cache, and its tables are hashed: each call waits for
-    /// memory several times. Here the waits of the pages overlap. It pays for the pages of a batch,
-    /// called just before them.
+    /// memory several times. Here the waits of the pages overlap. So do those for what another
+    /// processor has changed last: locks, and the records of batches. It pays for the pages of a
+    /// batch, called just before them.
     pub fn prefetch(&self, pages: &[u64]) {
         for pages in pages.chunks(WIDTH) {
             let mut first = [None; WIDTH];
             for (page, first) in pages.iter().zip(&mut first) {
-                *first = frame_in(self.head(self.chain_of(*page)).peek());
+                let chain = self.chain_of(*page);
+                *first = frame_in(self.head(chain).peek());
+                self.lock_word(self.partition_of(chain)).peek();
             }
             let inside = |frame: &u32| u64::from(*frame) < self.layout.shape.frames;
             for frame in first.into_iter().flatten().filter(inside) {
                 self.entry(frame).control.peek();
                 self.link(frame).peek();
+                self.record_of(frame).needs.peek();
             }
         }
     }

@@ -30,7 +30,7 @@ pub(crate) struct Held {
 }
 
 impl Directory {
-    fn lock_word(&self, partition: u64) -> &Word {
+    pub(super) fn lock_word(&self, partition: u64) -> &Word {
         self.region.word(self.layout.locks + partition as usize * super::layout::LINE)
     }
 

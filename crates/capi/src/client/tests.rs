@@ -2,9 +2,8 @@
 
 use super::*;
 use crate::TANTALUM_EINVAL;
+use crate::abi::tantalum_recovery;
 use crate::command::Ram;
-use std::cell::Cell;
-use std::rc::Rc;
 use tantalum_device::{Ack, IoError, Payload, RamDevice, RamOptions};
 use tantalum_drive::Drive;
 
@@ -46,6 +45,14 @@ impl Chassis for Broken {
         None
     }
 
+    fn is_off(&self) -> bool {
+        self.ram.is_off()
+    }
+
+    fn last_recovery(&self) -> tantalum_recovery {
+        self.ram.last_recovery()
+    }
+
     fn cuts(&self) -> u64 {
         0
     }
@@ -63,8 +70,7 @@ fn ram(rt: &Rt) -> Ram {
         atomic_group: None,
         payload: Payload::Bytes,
     };
-    let device = RamDevice::new(rt, RamOptions::new(caps));
-    Ram { device, is_on: Rc::new(Cell::new(true)), cuts: Rc::default() }
+    Ram::new(rt, RamDevice::new(rt, RamOptions::new(caps)))
 }
 
 fn broken(panics: bool, stays: bool) -> Client {

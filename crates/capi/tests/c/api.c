@@ -104,6 +104,38 @@ static void other_sizes(void) {
     caps.known.size = 12;
     CHECK(tantalum_get_caps(drive, &caps.known) == TANTALUM_EINVAL);
     CHECK(tantalum_get_caps(drive, NULL) == TANTALUM_EINVAL);
+
+    /* Without room for its answer a call does nothing. */
+    tantalum_power_loss loss = TANTALUM_POWER_LOSS_INIT;
+    tantalum_recovery recovery = TANTALUM_RECOVERY_INIT;
+    loss.size = recovery.size = 12;
+    CHECK(tantalum_power_cut(drive, &loss) == TANTALUM_EINVAL && said("sizeof"));
+    CHECK(tantalum_read(drive, 0, back, 1) == TANTALUM_OK);
+    CHECK(tantalum_power_cut(drive, NULL) == TANTALUM_OK);
+    CHECK(tantalum_power_on(drive, &recovery) == TANTALUM_EINVAL);
+    CHECK(tantalum_read(drive, 0, back, 1) == TANTALUM_EPOWER);
+    tantalum_close(drive);
+}
+
+/* A RAM drive tells of its last start, as often as it is asked. */
+static void starts(void) {
+    tantalum_ram_options options = TANTALUM_RAM_OPTIONS_INIT;
+    tantalum_recovery recovery = TANTALUM_RECOVERY_INIT;
+    options.blocks = 8;
+    options.start_ns = 5000;
+    tantalum_drive *drive = ram_drive(options);
+    for (unsigned round = 0; round < 2; round++) {
+        uint64_t took = round == 0 ? 0 : 5000;
+        CHECK(tantalum_settle(drive, &recovery) == TANTALUM_OK);
+        CHECK(recovery.ready_ns == took && recovery.whole_ns == took);
+        CHECK(tantalum_power_cut(drive, NULL) == TANTALUM_OK);
+        CHECK(tantalum_settle(drive, &recovery) == TANTALUM_EPOWER);
+        for (unsigned again = 0; again < 2; again++) {
+            recovery.ready_ns = 0;
+            CHECK(tantalum_power_on(drive, &recovery) == TANTALUM_OK);
+            CHECK(recovery.ready_ns == 5000 && recovery.whole_ns == 5000);
+        }
+    }
     tantalum_close(drive);
 }
 
@@ -127,7 +159,10 @@ static void refused_commands(tantalum_drive *drive, uint64_t blocks) {
     CHECK(tantalum_submit_discard(drive, blocks, 1, &ticket) == TANTALUM_EINVAL);
     CHECK(ticket == 77);
     CHECK(tantalum_wait(drive, 0) == TANTALUM_ETICKET && said("no ticket 0"));
-    CHECK(tantalum_wait_any(drive, &ticket, 0, &which) == TANTALUM_EINVAL);
+    which = 0;
+    CHECK(tantalum_wait_any(drive, &ticket, 0, &which) == TANTALUM_EINVAL && which == SIZE_MAX);
+    which = 0;
+    CHECK(tantalum_wait_any(NULL, &ticket, 1, &which) == TANTALUM_EINVAL && which == SIZE_MAX);
     CHECK(tantalum_wait_any(drive, &ticket, SIZE_MAX, &which) == TANTALUM_EINVAL);
     CHECK(tantalum_wait_any(drive, NULL, 1, &which) == TANTALUM_EINVAL);
     CHECK(tantalum_wait_any(drive, &ticket, 1, NULL) == TANTALUM_EINVAL);
@@ -284,7 +319,7 @@ static void bounds(void) {
     CHECK(tantalum_write(drive, 0, data, 1, 0) == TANTALUM_EPOWER);
     CHECK(tantalum_submit_write(drive, 0, data, 1, 0, &more) == TANTALUM_OK);
     CHECK(tantalum_wait(drive, more) == TANTALUM_EPOWER);
-    CHECK(tantalum_settle(drive, NULL) == TANTALUM_OK);
+    CHECK(tantalum_settle(drive, NULL) == TANTALUM_EPOWER);
     CHECK(tantalum_now(drive, &after) == TANTALUM_OK && after == before);
     for (unsigned i = 0; i < TANTALUM_TICKETS_MAX; i++)
         CHECK(i == 9 || tantalum_wait(drive, ticket[i]) == TANTALUM_OK);
@@ -461,6 +496,7 @@ int main(void) {
     last_error();
     refused_openings();
     other_sizes();
+    starts();
     bounds();
     power("durassd");
     power("volatile");

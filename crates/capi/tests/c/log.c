@@ -245,6 +245,10 @@ int main(int argc, char **argv) {
     CHECK(record.bytes == 5 && memcmp(record.data, "first", 5) == 0 && record.end == first_end);
     CHECK(tantalum_log_next(reader, &record) == TANTALUM_OK && record.found);
     CHECK(record.bytes == 7 && memcmp(record.data, "one two", 7) == 0);
+    record.size = 12;
+    CHECK(tantalum_log_next(reader, &record) == TANTALUM_EINVAL);
+    CHECK(tantalum_log_next(reader, NULL) == TANTALUM_EINVAL);
+    record.size = sizeof record;
     CHECK(tantalum_log_next(reader, &record) == TANTALUM_OK && record.found && record.bytes == 0);
     CHECK(tantalum_log_next(reader, &record) == TANTALUM_OK && !record.found);
     CHECK(tantalum_log_next(reader, NULL) == TANTALUM_EINVAL);

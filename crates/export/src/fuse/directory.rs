@@ -93,6 +93,33 @@ pub struct Rights {
 }
 
 /// A directory of files, which the file layer keeps on a box.
+///
+/// ```no_run
+/// use std::path::Path;
+/// use std::rc::Rc;
+/// use tantalum_device::{Caps, Payload, PowerCycle, RamDevice, RamOptions};
+/// use tantalum_export::fuse::{Directory, Rights, Served, mount};
+/// use tantalum_export::nbd::OnCut;
+/// use tantalum_files::{Files, FormatOptions, MountOptions};
+/// use tantalum_rt::{Runtime, wall::WallOptions};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let mut runtime = Runtime::wall_time(1, WallOptions::default())?;
+/// let rt = runtime.handle();
+/// let device = RamDevice::new(&rt, RamOptions::new(Caps::power_safe(4096, Payload::Bytes)));
+/// let io = rt.io().ok_or("it is on the wall clock")?;
+/// // A folder that is there: until it is unmounted it shows the files on the device.
+/// let connection = mount(&io, Path::new("/mnt/ram"), "ram")?;
+/// runtime.block_on(async move {
+///     device.power_on().await?;
+///     Files::format(&rt, &device, &FormatOptions::default()).await?;
+///     let files = Files::mount(&rt, device, &MountOptions::default()).await?;
+///     let directory = Rc::new(Directory::new(files, Rights { mode: 0o755, uid: 0, gid: 0 }, 0));
+///     Served::directory(&rt, connection, &directory, OnCut::Errors).end().await;
+///     Ok(())
+/// })?
+/// # }
+/// ```
 pub struct Directory<D: BlockDevice> {
     files: RefCell<Files<D>>,
     life: Cell<u64>,

@@ -99,6 +99,18 @@ impl Plan {
         }
     }
 
+    /// The same for a [`Chore::Restart`], if that is still what is to be done; whether it is. In one
+    /// look: what ends between two may make durable what is behind this start.
+    #[must_use]
+    pub fn freeze_for(&mut self, start: Lsn, devices: &[(usize, Standing)]) -> bool {
+        let still = matches!(self.chore(), Some(Chore::Restart { start: s, devices: d })
+            if s == start && d == devices);
+        if still {
+            self.freeze();
+        }
+        still
+    }
+
     /// The epoch does not end there. Another end comes.
     pub fn thaw(&mut self) {
         if self.mode == Mode::Frozen {

@@ -122,7 +122,15 @@ impl Model {
                 None => break,
                 Some(Chore::Restart { start, devices }) => {
                     assert_eq!(start, self.plan.durable());
-                    self.plan.freeze();
+                    // Writes of stalled lanes end before the plan is asked again.
+                    while self.now.0.is_multiple_of(2) && !self.in_flight.is_empty() {
+                        self.end(0, true);
+                    }
+                    self.check_durable();
+                    if !self.plan.freeze_for(start, &devices) {
+                        continue;
+                    }
+                    assert_eq!(start, self.plan.durable(), "nothing is durable behind it");
                     // Writes of stalled lanes end while the new epoch is made durable.
                     while !self.now.0.is_multiple_of(3) && !self.in_flight.is_empty() {
                         self.end(0, true);
@@ -310,6 +318,35 @@ fn a_slow_write_is_not_written_again_where_room_is_promised() {
         assert_eq!(m.plan.durable(), m.plan.appended());
     }
     assert_eq!(hedged, [1, 0]);
+}
+
+/// A thread's stalled write that ends after the plan said where a new epoch begins may make more
+/// durable: then the epoch does not begin there.
+#[test]
+fn an_epoch_does_not_end_before_what_became_durable_meanwhile() {
+    let mut m = Model::with((2, 1, false), 1, false, Nanos(2000));
+    for _ in 0..2 {
+        m.plan.append(m.plan.group_bytes());
+        m.plan.want(m.plan.appended());
+        m.pump();
+    }
+    assert_eq!(m.in_flight.len(), 2);
+    m.now += Nanos(100);
+    m.end(1, true);
+    m.now += Nanos(5000);
+    m.plan.tick(m.now);
+    assert!(m.plan.leave_stalled());
+    let Some(Chore::Restart { start, devices }) = m.plan.chore() else { panic!("a new epoch") };
+    assert_eq!(start, Lsn(0));
+    m.end(0, true);
+    assert_eq!(m.plan.durable(), m.plan.appended());
+    assert!(!m.plan.freeze_for(start, &devices));
+    assert!(!m.plan.is_frozen());
+    let Some(Chore::Restart { start, devices }) = m.plan.chore() else { panic!("a new epoch") };
+    assert_eq!(start, m.plan.appended());
+    assert!(m.plan.freeze_for(start, &devices));
+    m.plan.restarted(2, &devices);
+    assert_eq!(m.plan.durable(), m.plan.appended());
 }
 
 /// A device that is slow once in a while is helped out, and a write that was helped out of its way
