@@ -19,17 +19,32 @@ impl Directory {
     /// batch, called just before them.
     pub fn prefetch(&self, pages: &[u64]) {
         for pages in pages.chunks(WIDTH) {
-            let mut first = [None; WIDTH];
-            for (page, first) in pages.iter().zip(&mut first) {
+            for page in pages {
                 let chain = self.chain_of(*page);
-                *first = frame_in(self.head(chain).peek());
-                self.lock_word(self.partition_of(chain)).peek();
+                self.head(chain).ahead();
+                self.lock_word(self.partition_of(chain)).ahead();
             }
-            let inside = |frame: &u32| u64::from(*frame) < self.layout.shape.frames;
-            for frame in first.into_iter().flatten().filter(inside) {
-                self.entry(frame).control.peek();
-                self.link(frame).peek();
-                self.record_of(frame).needs.peek();
+            // No decision hangs on a head here: its loads would wait for each other.
+            let mut first = [0; WIDTH];
+            for (page, first) in pages.iter().zip(&mut first) {
+                *first = self.head(self.chain_of(*page)).peek();
+            }
+            let inside = |word| frame_in(word).filter(|f| u64::from(*f) < self.layout.shape.frames);
+            for frame in first.into_iter().filter_map(inside) {
+                self.entry(frame).control.ahead();
+                self.link(frame).ahead();
+                self.record_of(frame).needs.ahead();
+            }
+            // Of the others in its chain the next one.
+            for (page, first) in pages.iter().zip(first) {
+                let Some(frame) = inside(first) else { continue };
+                if self.entry(frame).page.peek() != *page
+                    && let Some(next) = inside(self.link(frame).peek())
+                {
+                    self.entry(next).control.ahead();
+                    self.link(next).ahead();
+                    self.record_of(next).needs.ahead();
+                }
             }
         }
     }

@@ -32,6 +32,16 @@ impl Word {
         self.0.load(Ordering::Relaxed)
     }
 
+    /// Begins to load it into the processor's cache.
+    pub fn ahead(&self) {
+        if cfg!(all(target_arch = "x86_64", not(loom))) {
+            tantalum_rt::prefetch(&self.0);
+        } else {
+            // As good, but that what comes after the load may wait for it.
+            self.peek();
+        }
+    }
+
     /// Stores; whoever sees the value sees what was stored before.
     pub fn set(&self, value: u64) {
         turns::store();
