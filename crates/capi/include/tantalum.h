@@ -14,10 +14,10 @@
  * Threads. All functions of drives may be called by any number of threads at once, also with the same
  * handle, except tantalum_close (no other call may use the handle then or later) and the
  * tantalum_group_* functions (one group is for one thread at a time). Logs, caches and directories
- * name their own exceptions below. Calls of several threads are served in parallel: each waits for
- * its own command, and time moves while any of them waits. The machine's scheduler decides in which
- * order commands of several threads begin, and how many overlap in virtual time; such a run is not
- * repeatable. For a reliable queue depth, submit commands from one thread.
+ * name their own exceptions below. Calls of several threads with one drive are served in parallel:
+ * each waits for its own command, and time moves while any of them waits. The machine's scheduler
+ * decides in which order commands of several threads begin, and how many overlap in virtual time;
+ * such a run is not repeatable. For a reliable queue depth, submit commands from one thread.
  *
  * Failures. Functions return TANTALUM_OK (0) or a negative code. tantalum_last_error says more. A
  * null handle, a null pointer where memory is read or written, or a range beyond the end of the drive
@@ -29,7 +29,7 @@
  * If there is no memory for the caller's data of a drive, the call fails with TANTALUM_ENOMEM. If
  * there is no memory for the simulation itself, for a log or for a cache, the process ends.
  *
- * A handle does not survive fork() in the child, which does not even close or free it.
+ * In the child of fork() a handle must not be used, closed or freed.
  */
 #ifndef TANTALUM_H
 #define TANTALUM_H
@@ -88,10 +88,10 @@ size_t tantalum_last_error(char *buf, size_t len);
 typedef struct tantalum_drive tantalum_drive;
 
 /*
- * Structures whose first field is `size` begin with it: set it to sizeof before each call (the macros
- * do). The others never grow. Bytes beyond that size are never touched, so later versions can append
- * fields. An option that this library does not know must be 0, or the call fails with EINVAL. When
- * the library fills a structure in, size becomes the number of bytes filled; the rest is zero.
+ * Most structures begin with a field `size`: set it to sizeof before each call (the macros do). Bytes
+ * beyond it are never touched, so later versions can append fields. An option that this library does
+ * not know must be 0, or the call fails with EINVAL. When the library fills a structure in, size
+ * becomes the number of bytes filled; the rest is zero. Structures without `size` never grow.
  */
 
 typedef struct tantalum_drive_options {
@@ -456,8 +456,8 @@ int tantalum_log_open(const char *const *devices, size_t count,
 
 /*
  * Appends a record: it is in memory then. *lsn is where it begins, *end where it ends; both may be
- * null. It is written when a thread waits for it, when a group is full, or for an archive. It waits
- * while memory is full, and while the log is (or fails then, fail_when_full).
+ * null. The record is written when a thread waits for it, when a group is full, or for an archive.
+ * The call waits while memory is full, and while the log is (or fails then, fail_when_full).
  */
 int tantalum_log_append(const tantalum_log *log, const void *data, uint64_t bytes, uint64_t *lsn,
                         uint64_t *end);
@@ -608,16 +608,16 @@ int tantalum_log_next_part(tantalum_log_parts *parts, tantalum_log_part *part);
 void tantalum_log_parts_end(tantalum_log_parts *parts);
 
 /*
- * Waits until everything appended is durable, and ends the log. From then on appends and checkpoints
- * fail with ELOG; tantalum_log_ends, and waits for what is durable, succeed. Whoever waits is woken.
+ * Waits until everything appended is durable, and ends the log. From then on all calls fail with
+ * ELOG, except tantalum_log_ends, flushes, and waits for what is durable. Whoever waits is woken.
  * Free it afterwards.
  */
 int tantalum_log_close(const tantalum_log *log);
 
 /*
- * Frees a log. One that was not closed ends as if the power had gone, when its last reader has ended,
- * too: what was appended and is not durable may be lost. Until then its devices are in use. It may be
- * null.
+ * Frees a log. One that was not closed ends, once its last reader has ended, as if the power had
+ * gone: what was appended and is not durable may be lost. Until then its devices are in use. It may
+ * be null.
  */
 void tantalum_log_free(tantalum_log *log);
 
@@ -635,9 +635,9 @@ void tantalum_log_free(tantalum_log *log);
  * dirty page is damaged: restore it from the log, and evict or forget it; or a block of a device
  * cannot be read: the message says which; EFAILED: a device, or a function of the store, failed;
  * ENOSPC: the slow store refuses pages and the cache is full; ECACHE: it cannot be made or opened, or
- * was closed, or a write to flash failed: open it again. Pages can be fetched until it is closed.
- * After any code of an eviction but OK and EINVAL the page may be in the cache or not: keep it in
- * RAM.
+ * was closed, or a write to flash failed: open it again. Pages can be fetched until it is closed
+ * (with write-through, not those whose eviction failed). After any code of an eviction but OK and
+ * EINVAL the page may be in the cache or not: keep it in RAM.
  */
 typedef struct tantalum_cache tantalum_cache;
 
@@ -724,7 +724,7 @@ typedef struct tantalum_cache_options {
     uint64_t patience_ns; /* so long dirty pages wait for a store that refuses; 10 s */
     uint64_t depth;       /* writes to the slow store side by side; default 16 */
     uint64_t buffered;    /* not 0: files are used through the page cache */
-    uint64_t scan;        /* clean pages of runs of more consecutive pages do not enter; 0: all do */
+    uint64_t scan;        /* clean pages of runs longer than this do not enter; 0: all enter */
     uint64_t ghosts;      /* not 0: the statistics have ghost_...; takes less than 2 MiB */
     uint64_t admit;       /* TANTALUM_CACHE_...: which pages enter; default all */
 } tantalum_cache_options;
@@ -987,7 +987,7 @@ int tantalum_directory_bytes(uint64_t frames, uint64_t batch, uint64_t *bytes);
 int tantalum_directory_format(void *memory, uint64_t bytes, uint64_t frames, uint64_t batch,
                               uint64_t first, tantalum_directory **directory);
 
-/* Works on the directory that is in the memory, which keeps to the same. */
+/* Works on the directory that is in the memory, of which the same is true. */
 int tantalum_directory_attach(void *memory, uint64_t bytes, tantalum_directory **directory);
 
 /* Frees a handle; the directory stays in its memory. It may be null. */

@@ -10,6 +10,7 @@ use tantalum_device::{
     Stats,
 };
 use tantalum_drive::{Drive, RecoveryError, RecoveryReport};
+use tantalum_rt::sync::Mutex;
 use tantalum_rt::{Nanos, Rt};
 
 /// A command with its data.
@@ -73,6 +74,9 @@ pub(crate) trait Chassis: PowerCycle + Clone + 'static {
     /// Whether it has no power.
     fn is_off(&self) -> bool;
 
+    /// Waits until its last start has ended, one way or another.
+    async fn settled(&self);
+
     /// How its last start was.
     fn last_recovery(&self) -> tantalum_recovery;
 }
@@ -90,6 +94,10 @@ impl Chassis for Drive {
         Drive::is_off(self)
     }
 
+    async fn settled(&self) {
+        Drive::settled(self).await;
+    }
+
     fn last_recovery(&self) -> tantalum_recovery {
         Drive::last_recovery(self).map(recovery).unwrap_or_default()
     }
@@ -104,13 +112,16 @@ pub(crate) struct Ram {
     cuts: Rc<Cell<u64>>,
     /// How long its last start took.
     start: Rc<Cell<Nanos>>,
+    /// Held while it starts: who looks for the end of a start waits for it.
+    starting: Rc<Mutex>,
 }
 
 impl Ram {
-    /// Without power.
+    /// It counts as off until the first `power_on`, which takes no time.
     pub fn new(rt: &Rt, device: RamDevice) -> Ram {
         let (is_on, cuts, start) = Default::default();
-        Ram { rt: rt.clone(), device, is_on, cuts, start }
+        let starting = Rc::new(Mutex::new(rt, "the start of a RAM drive"));
+        Ram { rt: rt.clone(), device, is_on, cuts, start, starting }
     }
 }
 
@@ -125,6 +136,10 @@ impl Chassis for Ram {
 
     fn is_off(&self) -> bool {
         !self.is_on.get()
+    }
+
+    async fn settled(&self) {
+        drop(self.starting.lock().await);
     }
 
     fn last_recovery(&self) -> tantalum_recovery {
@@ -150,6 +165,7 @@ impl PowerCycle for Ram {
     }
 
     async fn power_on(&self) -> Result<(), IoError> {
+        let _starting = self.starting.lock().await;
         let (was_on, began) = (self.is_on.replace(true), self.rt.now());
         self.device.power_on().await?;
         if !was_on {
@@ -182,11 +198,9 @@ pub(crate) async fn carry_out<B: Chassis>(rt: Rt, chassis: Stats<B>, command: Co
             return start(&chassis, salvage).await.map(Done::Started);
         }
         Command::Settle => {
-            if let Some(drive) = chassis.inner().drive() {
-                drive.settled().await;
-                if let Some(why) = drive.last_failure() {
-                    return Err(does_not_start(&why));
-                }
+            chassis.inner().settled().await;
+            if let Some(why) = chassis.inner().drive().and_then(Drive::last_failure) {
+                return Err(does_not_start(&why));
             }
             if chassis.inner().is_off() {
                 return Err(IoError::PowerLost.into());

@@ -18,6 +18,10 @@ pub fn no_row(text: &str, names: &[&str]) -> String {
         near.extend(left.iter().copied().filter(|name| has(name) == most).take(MOST));
         left.retain(|name| !near.contains(name));
     }
+    // A name has parts, of which a user gives some.
+    let looks_like = |name: &&str| parts.iter().any(|p| nearest_name(p, name.split('/')).is_some());
+    near.extend(left.iter().copied().filter(looks_like).take(MOST - near.len()));
+    left.retain(|name| !near.contains(name));
     while near.len() < MOST {
         let Some(next) = nearest_name(text, left.iter().copied()) else { break };
         near.push(next);
@@ -64,6 +68,8 @@ mod tests {
         assert!(told.len() < 300 && told.contains("--list"), "{told}");
         let told = no_row("tpc/volatle", &names);
         assert!(told.contains("tpcc/volatile"), "{told}");
+        let told = no_row("linkbnch", &names);
+        assert!(told.contains("the nearest are: linkbench/durassd/wal/clients=0, "), "{told}");
         let told = no_row("%%%", &names);
         assert!(told.contains("the first are: linkbench"), "{told}");
         assert!(no_row("x", &names[..2]).contains("rows are: linkbench/durassd/wal/clients=0, "));

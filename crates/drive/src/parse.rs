@@ -247,14 +247,14 @@ pub fn unknown<'a>(told: &str, name: &str, known: impl Iterator<Item = &'a str>)
     }
 }
 
-/// The name nearest to a misspelt one, if any is near at all: for messages. Near is one of which a
-/// third of the letters are other ones at most; or one of the two names begins with the other.
+/// The name nearest to a misspelt one, if any is near at all: for messages. A name is near if at most
+/// half of the letters differ, or one of the two begins with the other.
 pub fn nearest_name<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let is_near = |k: &str| {
         let letters = name.chars().count().max(k.chars().count());
         let begins =
             !name.is_empty() && !k.is_empty() && (k.starts_with(name) || name.starts_with(k));
-        begins || 3 * strsim::damerau_levenshtein(name, k) <= letters
+        begins || 2 * strsim::damerau_levenshtein(name, k) <= letters
     };
     let near = known.filter(|k| is_near(k)).map(|k| (strsim::jaro_winkler(name, k), k));
     near.max_by(|a, b| a.0.total_cmp(&b.0)).map(|best| best.1)
@@ -290,6 +290,8 @@ mod tests {
         assert_eq!(told("zzz"), "unknown key \"zzz\"; known are: title, seed, cuts, run");
         let near = |name, known: &'static [&str]| nearest_name(name, known.iter().copied());
         assert_eq!(near("dursasd", &["volatile", "durassd"]), Some("durassd"));
+        assert_eq!(near("mein", &["mine", "other"]), Some("mine"));
+        assert_eq!(near("page_size", &["pages", "page_bytes"]), Some("page_bytes"));
         assert_eq!(near("seeds", &["seed", "sees"]), Some("seed"));
         assert_eq!(near("link", &["linkbench", "tpcc"]), Some("linkbench"));
         assert_eq!(near("nosuch", &["noise", "host_ops"]), None, "they look alike only at first");

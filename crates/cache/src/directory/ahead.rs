@@ -24,7 +24,7 @@ impl Directory {
                 self.head(chain).ahead();
                 self.lock_word(self.partition_of(chain)).ahead();
             }
-            // No decision hangs on a head here: its loads would wait for each other.
+            // All heads, before any is looked at: a branch on one would hold up the next loads.
             let mut first = [0; WIDTH];
             for (page, first) in pages.iter().zip(&mut first) {
                 *first = self.head(self.chain_of(*page)).peek();
@@ -35,7 +35,7 @@ impl Directory {
                 self.link(frame).ahead();
                 self.record_of(frame).needs.ahead();
             }
-            // Of the others in its chain the next one.
+            // Where the first entry is another page's, the next one of its chain.
             for (page, first) in pages.iter().zip(first) {
                 let Some(frame) = inside(first) else { continue };
                 if self.entry(frame).page.peek() != *page

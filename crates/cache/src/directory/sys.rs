@@ -37,7 +37,7 @@ impl Word {
         if cfg!(all(target_arch = "x86_64", not(loom))) {
             tantalum_rt::prefetch(&self.0);
         } else {
-            // As good, but that what comes after the load may wait for it.
+            // A plain load does the same, but later instructions may wait for it.
             self.peek();
         }
     }

@@ -3,7 +3,7 @@
 use super::*;
 use crate::TANTALUM_EINVAL;
 use crate::abi::tantalum_recovery;
-use crate::command::Ram;
+use crate::command::{Ram, carry_out};
 use tantalum_device::{Ack, IoError, Payload, RamDevice, RamOptions};
 use tantalum_drive::Drive;
 
@@ -49,6 +49,10 @@ impl Chassis for Broken {
         self.ram.is_off()
     }
 
+    async fn settled(&self) {
+        self.ram.settled().await;
+    }
+
     fn last_recovery(&self) -> tantalum_recovery {
         self.ram.last_recovery()
     }
@@ -70,7 +74,39 @@ fn ram(rt: &Rt) -> Ram {
         atomic_group: None,
         payload: Payload::Bytes,
     };
-    Ram::new(rt, RamDevice::new(rt, RamOptions::new(caps)))
+    let mut options = RamOptions::new(caps);
+    options.start = Nanos(5000);
+    Ram::new(rt, RamDevice::new(rt, options))
+}
+
+/// Whoever settles a drive that another one starts, or starts it too, waits for that start.
+#[test]
+fn a_start_that_is_under_way_is_waited_for() {
+    let mut runtime = Runtime::virtual_time(1);
+    let rt = runtime.handle();
+    let told = runtime.block_on(async move {
+        let drive = Stats::new(&rt, ram(&rt));
+        drive.power_on().await.unwrap();
+        drive.cut();
+        let ask = |command| {
+            let asked = carry_out(rt.clone(), drive.clone(), command);
+            rt.spawn("a caller", async move {
+                match asked.await.unwrap_or_else(|_| panic!("it fails")) {
+                    Done::Started(recovery) => recovery.ready_ns,
+                    _ => panic!("it is no start"),
+                }
+            })
+        };
+        let start = || Command::Start { salvage: false };
+        let asked = [ask(start()), ask(Command::Settle), ask(start())];
+        let mut told = Vec::new();
+        for one in asked {
+            told.push(one.await);
+        }
+        told.push(rt.now().0);
+        told
+    });
+    assert_eq!(told.unwrap(), [5000; 4]);
 }
 
 fn broken(panics: bool, stays: bool) -> Client {

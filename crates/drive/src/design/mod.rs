@@ -658,11 +658,16 @@ fn merge(into: &mut toml::Table, from: &toml::Table, above: &[&str]) -> Result<(
             (Some(old), new) => *old = new.clone(),
             (None, _) => {
                 let near = nearest_name(key, into.keys().map(String::as_str));
-                let near = near.map(|near| {
-                    format!("; did you mean `{}`?", [above, &[near]].concat().join("."))
-                });
-                let near = near.unwrap_or_default();
-                let what = format!("a design has no `{}`{near}", path.join("."));
+                let tip = match near {
+                    Some(near) => {
+                        format!("did you mean `{}`?", [above, &[near]].concat().join("."))
+                    }
+                    None => {
+                        let known: Vec<&str> = into.keys().map(String::as_str).collect();
+                        format!("known are: {}", known.join(", "))
+                    }
+                };
+                let what = format!("a design has no `{}`; {tip}", path.join("."));
                 return Err(Fault::at(&path, what));
             }
         }

@@ -99,8 +99,8 @@ impl Plan {
         }
     }
 
-    /// The same for a [`Chore::Restart`], if that is still what is to be done; whether it is. In one
-    /// look: what ends between two may make durable what is behind this start.
+    /// Freezes if this [`Chore::Restart`] is still what is to be done; whether it did. In one call: a
+    /// write that ends between two could make durable what is behind this start.
     #[must_use]
     pub fn freeze_for(&mut self, start: Lsn, devices: &[(usize, Standing)]) -> bool {
         let still = matches!(self.chore(), Some(Chore::Restart { start: s, devices: d })
