@@ -101,7 +101,7 @@ fn a_start_that_is_under_way_is_waited_for() {
         let asked = [ask(start()), ask(Command::Settle), ask(start())];
         let mut told = Vec::new();
         for one in asked {
-            told.push(one.await);
+            told.push(one.await.unwrap());
         }
         told.push(rt.now().0);
         told
