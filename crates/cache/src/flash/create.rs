@@ -2,6 +2,8 @@
 //!
 //! 1. All checks come first. While one fails nothing is written.
 //! 2. The superblock comes last: what has one has everything else.
+//! 3. A slow device has one label. Others on it, for which the pages lie elsewhere, end before this one
+//!    is written: a cache that is opened with one would have older pages than this one.
 
 use crate::flash::carrier::Carrier;
 use crate::flash::error::OpenError;
@@ -89,6 +91,11 @@ pub(crate) async fn format<F: BlockDevice, S: SlowStore>(
         && let Some((device, what)) = holds(blank, &heads, &label).into_iter().flatten().next()
     {
         return Err(OpenError::NotBlank { device, what });
+    }
+    // (3)
+    if slow.other_labels(options.force).await.map_err(io(SLOW))? && !options.force {
+        let what = "the label of a cache elsewhere on it";
+        return Err(OpenError::NotBlank { device: SLOW, what });
     }
     let cache = options.identity.unwrap_or_else(|| identity(rt, &heads));
     let superblock = Superblock {

@@ -2,10 +2,10 @@
 
 use crate::flash::carrier::{Beside, Carrier};
 use crate::flash::error::OpenError;
-use crate::flash::format::{COPIES, HEAD_BYTES};
+use crate::flash::format::{COPIES, Found, HEAD_BYTES, Label};
 use crate::flash::medium::write_head;
 use std::fmt;
-use tantalum_device::{Block, BlockDevice, DurableBy, IoError};
+use tantalum_device::{Block, BlockDevice, DurableBy, IoError, Payload};
 
 /// Bytes of a label's two copies, and what lies between them.
 pub(crate) const LABEL_BYTES: usize = COPIES[1] as usize + HEAD_BYTES;
@@ -84,6 +84,14 @@ pub trait SlowStore {
     async fn read_other_label(&self, buf: &mut [u8]) -> Result<Option<LabelEnd>, IoError> {
         let _ = buf;
         Ok(None)
+    }
+
+    /// Whether the device has the label of another store: at its other end, or near this one's, of
+    /// pages of another size. With `end` they are overwritten with zeros, durably: a cache that is
+    /// opened with one of them would know nothing of what comes after.
+    async fn other_labels(&self, end: bool) -> Result<bool, IoError> {
+        let _ = end;
+        Ok(false)
     }
 
     /// Writes one copy of the label, at this byte of its room; it is durable when this returns.
@@ -202,6 +210,18 @@ impl<D: BlockDevice> DeviceStore<D> {
         Ok(())
     }
 
+    /// The bytes at which stores on this device that differ in their pages, or in the end at which
+    /// they have their label, have it.
+    fn other_places(&self) -> Vec<u64> {
+        let caps = self.device.caps();
+        let sizes = (9..=20).map(|shift| 1u64 << shift);
+        let sizes = sizes.filter(|page| page.is_multiple_of(caps.block_size.into()));
+        let ends = sizes.map(|page| (caps.bytes() - LABEL_ROOM) / page * page);
+        let mut all: Vec<u64> = ends.chain([0]).filter(|at| *at != self.label_at()).collect();
+        all.dedup();
+        all
+    }
+
     /// The device.
     pub fn device(&self) -> &D {
         &self.device
@@ -270,6 +290,25 @@ impl<D: BlockDevice> SlowStore for DeviceStore<D> {
         Ok(Some(if self.adopts { LabelEnd::Beginning } else { LabelEnd::End }))
     }
 
+    async fn other_labels(&self, end: bool) -> Result<bool, IoError> {
+        let caps = self.device.caps();
+        if caps.payload == Payload::Stamps {
+            return Ok(false); // A model, of one store.
+        }
+        let mut any = false;
+        let mut head = vec![0; HEAD_BYTES.next_multiple_of(caps.block_size as usize)];
+        for at in self.other_places().into_iter().flat_map(|room| COPIES.map(|copy| room + copy)) {
+            self.on().read_records(at, &mut head).await?;
+            if Label::decode(&head) != Found::Nothing {
+                any = true;
+                if end {
+                    write_head(&self.on(), at, &[]).await?;
+                }
+            }
+        }
+        Ok(any)
+    }
+
     async fn write_label(&self, at: u64, label: &[u8]) -> Result<(), IoError> {
         write_head(&self.on(), self.label_at() + at, label).await
     }
@@ -278,7 +317,7 @@ impl<D: BlockDevice> SlowStore for DeviceStore<D> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tantalum_device::{Caps, Data, Durability, Payload, PowerCycle, RamDevice, RamOptions};
+    use tantalum_device::{Caps, Data, Durability, PowerCycle, RamDevice, RamOptions};
     use tantalum_rt::Runtime;
 
     #[test]

@@ -74,13 +74,10 @@ pub(crate) async fn format<F: BlockDevice + 'static, D: BlockDevice + Clone + 's
     caps(slow.clone(), options)?;
     let mut format = options.format.clone();
     format.force |= force;
-    if options.adopts {
-        // A label at the beginning would say that the pages are elsewhere.
-        let other = DeviceStore::new(slow.clone(), format.page)?;
-        refuse_label(&other, force).await?;
-    }
     let store = store_on(slow.clone(), options)?;
-    if options.adopts && !format.force {
+    // (Where another label is, that is what is told.)
+    let looks = options.adopts && !format.force;
+    if looks && !store.other_labels(false).await.map_err(io(SLOW))? {
         refuse_data(&slow, store.label_at()).await?;
     }
     Ok(FlashCache::format(rt, flash, &store, &format).await?)
@@ -96,21 +93,6 @@ async fn refuse_data<D: BlockDevice>(slow: &D, from: u64) -> Result<(), OpenErro
     match bytes.iter().skip(LABEL_BYTES).all(|byte| *byte == 0) {
         true => Ok(()),
         false => Err(OpenError::NotBlank { device: SLOW, what: "data in its last 1 MiB" }),
-    }
-}
-
-/// Refuses a device that is the slow one of a cache, with its pages behind the label.
-async fn refuse_label<D: BlockDevice + 'static>(
-    store: &DeviceStore<D>,
-    force: bool,
-) -> Result<(), OpenError> {
-    match FlashCache::<D, _>::describe_store(store).await {
-        Err(OpenError::NoLabel) | Ok(None) => Ok(()),
-        Err(error @ OpenError::Io { .. }) => Err(error),
-        _ if force => Ok(()),
-        _ => {
-            Err(OpenError::NotBlank { device: SLOW, what: "the label of a cache at its beginning" })
-        }
     }
 }
 

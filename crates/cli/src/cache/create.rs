@@ -186,7 +186,17 @@ async fn lost(of: &CacheDescription, devices: &CacheDevices) -> Vec<String> {
         [DeviceStore::new(device(), of.page_bytes), DeviceStore::adopting(device(), of.page_bytes)];
     for store in labels.into_iter().flatten() {
         let label = FlashCache::<MemberLink, _>::describe_store(&store).await;
-        let Ok(Some(label)) = label else { continue };
+        let label = match label {
+            Ok(Some(label)) => label,
+            Ok(None) | Err(OpenError::NoLabel | OpenError::Io { .. }) => continue,
+            Err(why) => {
+                lost.push(format!(
+                    "the label of a cache on \"{slow}\" cannot be read ({why}): pages may have their newest versions \
+                     only on its flash device, and these are lost with a new cache"
+                ));
+                continue;
+            }
+        };
         let is_here = cache.is_some_and(|cache| cache.cache == label.cache);
         is_ours |= is_here;
         if label.state == StoreState::NeedsCache {

@@ -251,6 +251,55 @@ fn an_adopted_device_keeps_its_data_in_place() {
     assert!(!new.exists());
 }
 
+/// A new cache ends all labels of the slow device: at the other end, and those of pages of another size.
+/// What is opened with one would serve older pages, and write them over newer ones.
+#[test]
+fn a_slow_device_has_one_label() {
+    let at = |name: &str| file(&format!("one-label-{name}"), "");
+    let slow = at("slow");
+    // The end of whole pages of 4 KiB is not that of pages of 16 KiB.
+    std::fs::write(&slow, vec![0; (4 << 20) + 4096]).expect("it can be written");
+    let mut caches: Vec<PathBuf> = Vec::new();
+    let kinds: [&[&str]; 4] = [&["--adopt"], &[], &["--adopt"], &["--adopt", "--page=16KiB"]];
+    for (n, kind) in kinds.into_iter().enumerate() {
+        let (new, flash) = (at(&format!("{n}.toml")), at(&format!("{n}.flash")));
+        std::fs::write(&flash, vec![0; 8 << 20]).expect("it can be written");
+        let make = |force: &[&str], code| {
+            drop(std::fs::remove_file(&new));
+            let mut words = vec![&*new, Path::new("--flash"), &flash, Path::new("--slow"), &slow];
+            words.extend(kind.iter().chain(force).map(Path::new));
+            cache("create", &words, code).1
+        };
+        if let Some(before) = caches.last() {
+            let said = make(&[], 2);
+            assert!(said.contains("--force") && said.lines().count() == 1, "{said}");
+            cache("check", &[before], 0);
+        }
+        make(&["--force"], 0);
+        for before in &caches {
+            cache("check", &[before], 2);
+        }
+        cache("check", &[&new], 0);
+        caches.push(new);
+    }
+}
+
+/// A label that this program cannot read may be that of a cache which has newer pages.
+#[test]
+fn what_may_be_lost_with_a_label_that_cannot_be_read_is_told() {
+    let (at, _, slow) = made("damaged-label", &[]);
+    let mut bytes = std::fs::read(&slow).expect("the slow device");
+    for copy in [0, 16384] {
+        bytes[copy + 100] = 99;
+    }
+    std::fs::write(&slow, bytes).expect("it can be written");
+    let flash = file("damaged-label.other", "");
+    std::fs::write(&flash, vec![0; 8 << 20]).expect("it can be written");
+    let words = ["--flash", "--slow", "--force"].map(Path::new);
+    let said = cache("create", &[&at, words[0], &flash, words[1], &slow, words[2]], 0).1;
+    assert!(said.contains("cannot be read") && said.contains("these are lost"), "{said}");
+}
+
 /// An ext4 with so many blocks of `1024 << log` bytes, as far as a superblock says it.
 fn ext4(log: u8, blocks: u32) -> Vec<u8> {
     let mut bytes = vec![0; 4 << 20];
