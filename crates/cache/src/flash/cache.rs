@@ -89,7 +89,7 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> FlashCache<F, S> {
         slow: &S,
         options: &FormatOptions,
     ) -> Result<(), OpenError> {
-        create::format(rt, flash, slow, options).await
+        create::format(rt, flash, slow, options, create::Others::End).await
     }
 
     /// Opens a cache, however it ended. Pages that were evicted before are there, and no page is

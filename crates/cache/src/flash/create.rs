@@ -3,7 +3,9 @@
 //! 1. All checks come first. While one fails nothing is written.
 //! 2. The superblock comes last: what has one has everything else.
 //! 3. A slow device has one label. Others on it, for which the pages lie elsewhere, end before this one
-//!    is written: a cache that is opened with one would have older pages than this one.
+//!    is written: a cache that is opened with one would have older pages than this one. Only who makes
+//!    a cache, and forces it, may end them: they may also be data of the pages, as in a volume in which
+//!    somebody has made another cache.
 
 use crate::flash::carrier::Carrier;
 use crate::flash::error::OpenError;
@@ -73,12 +75,22 @@ fn holds(blank: bool, heads: &[u8], label: &[u8]) -> [Option<(&'static str, &'st
     [flash, slow]
 }
 
+/// What becomes of the labels of other stores on the slow device (3).
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Others {
+    /// They end if that is forced, and are refused otherwise.
+    End,
+    /// They stay as they are.
+    Stay,
+}
+
 /// Makes an empty cache on `flash` for the pages of `slow`, which stay as they are.
 pub(crate) async fn format<F: BlockDevice, S: SlowStore>(
     rt: &Rt,
     flash: &F,
     slow: &S,
     options: &FormatOptions,
+    others: Others,
 ) -> Result<(), OpenError> {
     let by = check_device(flash)?;
     let layout = divide(flash, options)?;
@@ -92,8 +104,10 @@ pub(crate) async fn format<F: BlockDevice, S: SlowStore>(
     {
         return Err(OpenError::NotBlank { device, what });
     }
-    // (3)
-    if slow.other_labels(options.force).await.map_err(io(SLOW))? && !options.force {
+    if others == Others::End
+        && slow.other_labels(options.force).await.map_err(io(SLOW))?
+        && !options.force
+    {
         let what = "the label of a cache elsewhere on it";
         return Err(OpenError::NotBlank { device: SLOW, what });
     }

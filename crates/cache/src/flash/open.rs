@@ -11,7 +11,7 @@
 
 use crate::flash::carrier::Carrier;
 use crate::flash::core::{Core, Flushes, Heads, Open, State};
-use crate::flash::create::{FLASH, SLOW, format, io, is_blank};
+use crate::flash::create::{FLASH, Others, SLOW, format, io, is_blank};
 use crate::flash::error::{CacheError, OpenError};
 use crate::flash::format::Mode;
 use crate::flash::format::{Found, Label, LabelState, Superblock, Uuid, decode_newest, tag};
@@ -333,7 +333,7 @@ pub(crate) async fn replace<F: BlockDevice, S: SlowStore>(
         Some(label) => {
             check_room(label.bytes(), slow.fixed_bytes())?;
             let force = FormatOptions { force: true, ..options.clone() };
-            format(rt, flash, slow, &force).await
+            format(rt, flash, slow, &force, Others::Stay).await
         }
     }
 }

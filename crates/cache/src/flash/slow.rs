@@ -211,14 +211,16 @@ impl<D: BlockDevice> DeviceStore<D> {
     }
 
     /// The bytes at which stores on this device that differ in their pages, or in the end at which
-    /// they have their label, have it.
+    /// they have their label, have a copy of it.
     fn other_places(&self) -> Vec<u64> {
         let caps = self.device.caps();
         let sizes = (9..=20).map(|shift| 1u64 << shift);
         let sizes = sizes.filter(|page| page.is_multiple_of(caps.block_size.into()));
         let ends = sizes.map(|page| (caps.bytes() - LABEL_ROOM) / page * page);
-        let mut all: Vec<u64> = ends.chain([0]).filter(|at| *at != self.label_at()).collect();
-        all.dedup();
+        let copies = |room: u64| COPIES.map(|copy| room + copy);
+        let own = copies(self.label_at());
+        let mut all: Vec<u64> = ends.chain([0]).flat_map(copies).collect();
+        all.retain(|at| !own.contains(at));
         all
     }
 
@@ -297,7 +299,7 @@ impl<D: BlockDevice> SlowStore for DeviceStore<D> {
         }
         let mut any = false;
         let mut head = vec![0; HEAD_BYTES.next_multiple_of(caps.block_size as usize)];
-        for at in self.other_places().into_iter().flat_map(|room| COPIES.map(|copy| room + copy)) {
+        for at in self.other_places() {
             self.on().read_records(at, &mut head).await?;
             if Label::decode(&head) != Found::Nothing {
                 any = true;

@@ -35,9 +35,10 @@ mixed with newer ones.
 
 Files that are not there are made with --flash-size and --slow-size. Nothing is changed
 unless both devices can be used. With --force it is told whether pages may be lost with
-the old cache. The slow device gets a label; behind its first 1 MiB,
-where the volume begins, it keeps what it holds. It must not be sparse. The image of a
-drive (`tantalum drive create`) is that drive, and not a file.
+the old cache. The slow device gets a label; behind its first 1 MiB, where the volume
+begins, it keeps what it holds, but for labels of other caches (with --force these end).
+It must not be sparse. The image of a drive (`tantalum drive create`) is that drive, and
+not a file.
 Exit codes: 0, the cache is made; 1, something failed while it was written; 2, a device
 cannot be used, or there is such a description already.")]
 pub struct CreateArguments {
@@ -182,9 +183,15 @@ async fn lost(of: &CacheDescription, devices: &CacheDevices) -> Vec<String> {
     let mut lost = Vec::new();
     let mut is_ours = false;
     let device = || devices.slow.device();
-    let labels =
-        [DeviceStore::new(device(), of.page_bytes), DeviceStore::adopting(device(), of.page_bytes)];
-    for store in labels.into_iter().flatten() {
+    // (All of them end with --force, those of pages of another size, too.)
+    let at_end = (9..=20).map(|shift| DeviceStore::adopting(device(), 1 << shift));
+    let stores = [DeviceStore::new(device(), of.page_bytes)].into_iter().chain(at_end);
+    let mut seen = Vec::new();
+    for store in stores.flatten() {
+        if seen.contains(&store.label_at()) {
+            continue;
+        }
+        seen.push(store.label_at());
         let label = FlashCache::<MemberLink, _>::describe_store(&store).await;
         let label = match label {
             Ok(Some(label)) => label,

@@ -263,7 +263,7 @@ fn a_slow_device_has_one_label() {
     let kinds: [&[&str]; 4] = [&["--adopt"], &[], &["--adopt"], &["--adopt", "--page=16KiB"]];
     for (n, kind) in kinds.into_iter().enumerate() {
         let (new, flash) = (at(&format!("{n}.toml")), at(&format!("{n}.flash")));
-        std::fs::write(&flash, vec![0; 8 << 20]).expect("it can be written");
+        std::fs::write(&flash, vec![0; 16 << 20]).expect("it can be written");
         let make = |force: &[&str], code| {
             drop(std::fs::remove_file(&new));
             let mut words = vec![&*new, Path::new("--flash"), &flash, Path::new("--slow"), &slow];
@@ -294,10 +294,51 @@ fn what_may_be_lost_with_a_label_that_cannot_be_read_is_told() {
     }
     std::fs::write(&slow, bytes).expect("it can be written");
     let flash = file("damaged-label.other", "");
-    std::fs::write(&flash, vec![0; 8 << 20]).expect("it can be written");
+    std::fs::write(&flash, vec![0; 16 << 20]).expect("it can be written");
     let words = ["--flash", "--slow", "--force"].map(Path::new);
     let said = cache("create", &[&at, words[0], &flash, words[1], &slow, words[2]], 0).1;
     assert!(said.contains("cannot be read") && said.contains("these are lost"), "{said}");
+}
+
+/// A cache that takes the place of a lost one leaves alone what may be data: a label elsewhere.
+#[test]
+fn a_cache_that_replaces_a_lost_one_ends_no_other_label() {
+    let (at, flash, slow) = made("replaced-label", &["--mode", "through"]);
+    let mut bytes = std::fs::read(&slow).expect("the slow device");
+    let end = (bytes.len() - (1 << 20)) / 4096 * 4096;
+    bytes.copy_within(..512, end);
+    std::fs::write(&slow, &bytes).expect("it can be written");
+    let len = std::fs::metadata(&flash).expect("the flash device").len();
+    std::fs::write(&flash, vec![0; len as usize]).expect("it can be written");
+    let serving = serve(&at, &crate::common::live::socket("replaced-label.sock"));
+    assert_eq!(serving.stop().0, Some(0));
+    let now = std::fs::read(&slow).expect("the slow device");
+    assert!(now[..512] != bytes[..512], "it has a new label");
+    assert!(now[end..end + 512] == bytes[end..end + 512]);
+}
+
+/// What may be lost is told, also if the label is one of pages of another size.
+#[test]
+fn what_may_be_lost_with_pages_of_another_size_is_told() {
+    let (at, slow) = (file("lost-4k.toml", ""), file("lost.slow", ""));
+    std::fs::write(&slow, vec![0; (4 << 20) + 4096]).expect("it can be written");
+    let create = |at: &Path, more: &[&str]| {
+        let flash = at.with_extension("flash");
+        std::fs::write(&flash, vec![0; 16 << 20]).expect("it can be written");
+        let mut words = vec![at, Path::new("--flash"), &flash, Path::new("--slow"), &slow];
+        words.extend(["--adopt", "--force"].iter().chain(more).map(Path::new));
+        cache("create", &words, 0).1
+    };
+    assert!(!create(&at, &[]).contains("lost"));
+    let socket = crate::common::live::socket("lost-4k.sock");
+    let mut serving = serve(&at, &socket);
+    let mut nbd = Nbd::connect(&socket).expect("a server");
+    nbd.write(1, &whole(77)).expect("written");
+    nbd.flush().expect("flushed");
+    serving.child.kill().expect("it runs");
+    assert_eq!(serving.end().0, None);
+    let said = create(&file("lost-16k.toml", ""), &["--page=16KiB"]);
+    assert!(said.contains("these are lost"), "{said}");
 }
 
 /// An ext4 with so many blocks of `1024 << log` bytes, as far as a superblock says it.
