@@ -291,7 +291,7 @@ mod tests {
         let near = |name, known: &'static [&str]| nearest_name(name, known.iter().copied());
         assert_eq!(near("dursasd", &["volatile", "durassd"]), Some("durassd"));
         assert_eq!(near("mein", &["mine", "other"]), Some("mine"));
-        assert_eq!(near("page_size", &["pages", "page_bytes"]), Some("page_bytes"));
+        assert_eq!(near("page_size", &["blocks", "page_bytes"]), Some("page_bytes"));
         assert_eq!(near("seeds", &["seed", "sees"]), Some("seed"));
         assert_eq!(near("link", &["linkbench", "tpcc"]), Some("linkbench"));
         assert_eq!(near("nosuch", &["noise", "host_ops"]), None, "they look alike only at first");
