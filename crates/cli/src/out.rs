@@ -150,6 +150,8 @@ pub const IN_USE: &str = "it is in use: give another one, or end what listens th
 /// 1. Before the work it is checked that the file can be written.
 /// 2. The contents are written atomically after the work: a command that is killed before leaves
 ///    the old file, or no file.
+/// 3. What must not fail after short work is written before it, beside the file ([`Sink::ready`]):
+///    that is left if the command is killed meanwhile.
 pub struct Sink {
     path: PathBuf,
     /// The temporary file that is renamed; `None` if the target is no plain file: a pipe, a link.
@@ -196,21 +198,76 @@ impl Sink {
         self.replace(contents).map_err(|e| unwritable(&self.path, &e))
     }
 
-    #[allow(clippy::disallowed_methods, reason = "the edge: the file that the user names")]
+    /// Writes the contents beside the file, so that there is room for them.
+    ///
+    /// # Errors
+    /// Why that is not possible, in a line.
+    pub fn ready(self, contents: String) -> Result<Ready, String> {
+        self.write(&contents).map_err(|e| unwritable(&self.path, &e))?;
+        Ok(Ready { sink: self, contents })
+    }
+
     fn replace(&self, contents: &str) -> io::Result<()> {
+        self.write(contents)?;
+        self.place(contents)
+    }
+
+    /// Writes the temporary file, if there is one.
+    #[allow(clippy::disallowed_methods, reason = "the edge: the file that the user names")]
+    fn write(&self, contents: &str) -> io::Result<()> {
+        let Some(part) = &self.part else { return Ok(()) };
+        let written = std::fs::write(part, contents).and_then(|()| {
+            let was = std::fs::metadata(&self.path);
+            was.map_or(Ok(()), |was| std::fs::set_permissions(part, was.permissions()))
+        });
+        written.inspect_err(|_| self.clear())
+    }
+
+    /// Makes what was written the file.
+    #[allow(clippy::disallowed_methods, reason = "the edge: the file that the user names")]
+    fn place(&self, contents: &str) -> io::Result<()> {
         let Some(part) = &self.part else {
             return std::fs::write(&self.path, contents);
         };
-        let replaced = std::fs::write(part, contents).and_then(|()| {
-            if let Ok(was) = std::fs::metadata(&self.path) {
-                std::fs::set_permissions(part, was.permissions())?;
-            }
-            std::fs::rename(part, &self.path)
-        });
-        replaced.inspect_err(|_| {
-            // A temporary file that cannot be renamed only takes space on a full disk.
+        std::fs::rename(part, &self.path).inspect_err(|_| self.clear())
+    }
+
+    /// A temporary file that does not become the file only takes room.
+    #[allow(clippy::disallowed_methods, reason = "the edge: the file that the user names")]
+    fn clear(&self) {
+        if let Some(part) = &self.part {
             let _ = std::fs::remove_file(part);
-        })
+        }
+    }
+}
+
+/// A file whose contents are written beside it. Dropped, it leaves the file as it was.
+pub struct Ready {
+    sink: Sink,
+    contents: String,
+}
+
+impl Ready {
+    /// Replaces the content of the file; returns the exit code.
+    pub fn put(self) -> u8 {
+        match self.try_put() {
+            Ok(()) => OK,
+            Err(why) => error(why, FAILED),
+        }
+    }
+
+    /// Replaces the content of the file.
+    ///
+    /// # Errors
+    /// Why it could not be, in a line.
+    pub fn try_put(self) -> Result<(), String> {
+        self.sink.place(&self.contents).map_err(|e| unwritable(&self.sink.path, &e))
+    }
+}
+
+impl Drop for Ready {
+    fn drop(&mut self) {
+        self.sink.clear(); // It has been renamed, or is not wanted.
     }
 }
 
@@ -258,4 +315,32 @@ fn part_of(path: &Path) -> PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_os_string();
     name.push(format!(".{}.part", std::process::id()));
     path.with_file_name(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Once there was no room for the description of a cache that was made already.
+    #[test]
+    #[allow(clippy::disallowed_methods, reason = "files of a test")]
+    fn what_is_ready_replaces_a_file_or_leaves_it_as_it_was() {
+        let folder = std::env::temp_dir().join(format!("tantalum-out-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a folder");
+        let path = folder.join("a.toml");
+        std::fs::write(&path, "old").expect("written");
+        let ready = || Sink::open(&path).and_then(|sink| sink.ready("new".into())).expect("ready");
+        let files = || std::fs::read_dir(&folder).expect("a folder").count();
+        let text = || std::fs::read_to_string(&path).expect("read");
+        let waiting = ready();
+        assert_eq!((files(), text()), (2, "old".to_string()));
+        drop(waiting);
+        assert_eq!((files(), text()), (1, "old".to_string()));
+        assert_eq!(ready().try_put(), Ok(()));
+        assert_eq!((files(), text()), (1, "new".to_string()));
+        // What is no plain file has no room of its own, and gets its contents at the end.
+        let full = Sink::open(Path::new("/dev/full")).and_then(|sink| sink.ready("new".into()));
+        assert_eq!(full.map(Ready::put), Ok(FAILED));
+        std::fs::remove_dir_all(&folder).expect("removed");
+    }
 }

@@ -178,8 +178,22 @@ fn fault(error: &toml::de::Error, text: &str) -> Fault {
         Some(last) if !what.contains(&format!("\"{last}\"")) => {
             Fault { what: format!("{}: {what}", key.join(".")), key }
         }
-        _ => Fault { key, what },
+        Some(_) => Fault { key, what },
+        // What is no TOML has no keys, but a line may begin with one.
+        None => match error.span().and_then(|span| name_on_line(text, span.start)) {
+            Some(name) => Fault::from(format!("{name}: {what}")),
+            None => Fault { key, what },
+        },
     }
+}
+
+/// What stands before the `=` on the line of this byte, if that looks like a key.
+fn name_on_line(text: &str, byte: usize) -> Option<&str> {
+    let before = text.get(..byte)?;
+    let begin = before.rfind('\n').map_or(0, |at| at + 1);
+    let name = text[begin..].lines().next()?.split_once('=')?.0.trim();
+    let is_of_keys = |c: char| c.is_alphanumeric() || "_-.\"' ".contains(c);
+    (!name.is_empty() && name.chars().all(is_of_keys)).then_some(name)
 }
 
 /// An error of the reader, in one line.
@@ -363,6 +377,20 @@ mod tests {
             let wrong = read::<toml::Table>(text).unwrap_err();
             let what = format!("duplicate key \"{name}\"");
             assert_eq!(wrong, Wrong { line: Some(line), what });
+        }
+    }
+
+    #[test]
+    fn what_is_no_toml_has_the_key_of_its_line() {
+        for (text, line, begins) in [
+            ("a = 1\nb =\nc = 2\n", 2, "b: "),
+            ("a = 1\nb.c = x\n", 2, "b.c: "),
+            ("a = 1\n = 2\n", 2, ""),
+            ("a = 1\nno key\n", 2, ""),
+        ] {
+            let wrong = read::<toml::Table>(text).unwrap_err();
+            assert_eq!(wrong.line, Some(line), "{}", wrong.what);
+            assert!(wrong.what.starts_with(begins), "{}", wrong.what);
         }
     }
 

@@ -2,7 +2,7 @@
 
 use crate::flash::carrier::{Beside, Carrier};
 use crate::flash::error::OpenError;
-use crate::flash::format::{COPIES, Found, HEAD_BYTES, Label};
+use crate::flash::format::{COPIES, Found, HEAD_BYTES, Label, page_sizes};
 use crate::flash::medium::write_head;
 use std::fmt;
 use tantalum_device::{Block, BlockDevice, DurableBy, IoError, Payload};
@@ -214,7 +214,7 @@ impl<D: BlockDevice> DeviceStore<D> {
     /// they have their label, have a copy of it.
     fn other_places(&self) -> Vec<u64> {
         let caps = self.device.caps();
-        let sizes = (9..=20).map(|shift| 1u64 << shift);
+        let sizes = page_sizes().map(u64::from);
         let sizes = sizes.filter(|page| page.is_multiple_of(caps.block_size.into()));
         let ends = sizes.map(|page| (caps.bytes() - LABEL_ROOM) / page * page);
         let copies = |room: u64| COPIES.map(|copy| room + copy);

@@ -34,6 +34,7 @@ mod resize;
 
 pub use device::VolumeDevice;
 pub use error::VolumeError;
+pub use open::BATCH_PAGES;
 pub use options::{CleanEntry, VolumeOptions};
 pub use plug::CacheVolume;
 pub use resize::ResizeError;

@@ -5,18 +5,19 @@
 //!    device has every page.
 
 use crate::flash::{
-    Admit, DeviceStore, FLASH, FlashCache, LABEL_BYTES, NoHost, OpenError, OpenOptions, SLOW,
-    SlowStore, complete, io, replace,
+    Admit, DeviceStore, FLASH, FRAMES_MAX, FlashCache, LABEL_BYTES, NoHost, OpenError, OpenOptions,
+    SLOW, SlowStore, complete, io, replace,
 };
 use crate::volume::core::Core;
 use crate::volume::error::VolumeError;
 use crate::volume::options::VolumeOptions;
+use std::ops::RangeInclusive;
 use std::rc::Rc;
 use tantalum_device::{Ack, Block, BlockDevice, Caps, DataMut, Payload};
 use tantalum_rt::Rt;
 
-/// Frames of a batch, at least: a write that is all or nothing may change two pages.
-const FRAMES_MIN: u32 = 2;
+/// How many pages a batch of a volume can have: a write that is all or nothing may change two.
+pub const BATCH_PAGES: RangeInclusive<u32> = 2..=FRAMES_MAX;
 
 fn check_payload<D: BlockDevice>(device: &D, name: &str) -> Result<(), VolumeError> {
     match device.caps().payload {
@@ -38,9 +39,10 @@ fn store_on<D: BlockDevice>(slow: D, options: &VolumeOptions) -> Result<DeviceSt
 
 /// What a volume over this slow device promises.
 pub(crate) fn caps<D: BlockDevice>(slow: D, options: &VolumeOptions) -> Result<Caps, VolumeError> {
-    if options.format.frames < FRAMES_MIN {
-        let frames = options.format.frames;
-        let why = format!("batches of {frames} pages: a volume needs at least {FRAMES_MIN}");
+    let frames = options.format.frames;
+    if !BATCH_PAGES.contains(&frames) {
+        let (least, most) = (BATCH_PAGES.start(), BATCH_PAGES.end());
+        let why = format!("batches of {frames} pages: give {least} to {most}, 64 is usual");
         return Err(OpenError::Unsuitable(why).into());
     }
     if options.cache.admit == Admit::Clean {

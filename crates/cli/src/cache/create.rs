@@ -10,8 +10,8 @@ use crate::{out, units};
 use clap::Args;
 use serde::Serialize;
 use std::path::PathBuf;
-use tantalum_cache::flash::{DeviceStore, FlashCache, OpenError, StoreState};
-use tantalum_cache::volume::VolumeError;
+use tantalum_cache::flash::{DeviceStore, FlashCache, OpenError, StoreState, page_sizes};
+use tantalum_cache::volume::{BATCH_PAGES, VolumeError};
 use tantalum_device::{BlockDevice, PowerCycle, bytes_in_words};
 use tantalum_nand::Opening;
 
@@ -59,12 +59,13 @@ pub struct CreateArguments {
     slow_size: Option<u64>,
     /// A page: what is cached, and written as a whole
     #[arg(long, value_name = "SIZE", default_value = "4KiB",
-          value_parser = units::bytes_within::<u32>(1..=1 << 30, 1))]
+          value_parser = units::page)]
     page: u32,
     /// Pages of a batch: one write of the flash device has them, or what came before a flush.
     /// Memory has six batches at least
     #[arg(long, value_name = "N", default_value_t = usual_batch(),
-          value_parser = units::whole::<u32>(2..))]
+          value_parser = units::whole::<u32>(
+              u64::from(*BATCH_PAGES.start())..=u64::from(*BATCH_PAGES.end())))]
     batch: u32,
     /// When dirty pages reach the slow device
     #[arg(long, value_enum, default_value_t = Sync::Back)]
@@ -184,7 +185,7 @@ async fn lost(of: &CacheDescription, devices: &CacheDevices) -> Vec<String> {
     let mut is_ours = false;
     let device = || devices.slow.device();
     // (All of them end with --force, those of pages of another size, too.)
-    let at_end = (9..=20).map(|shift| DeviceStore::adopting(device(), 1 << shift));
+    let at_end = page_sizes().map(|page| DeviceStore::adopting(device(), page));
     let stores = [DeviceStore::new(device(), of.page_bytes)].into_iter().chain(at_end);
     let mut seen = Vec::new();
     for store in stores.flatten() {
@@ -255,9 +256,9 @@ fn try_create(arguments: &CreateArguments) -> Result<Report, Failed> {
         admit: arguments.admit,
         ghosts: arguments.ghosts,
     };
-    description.check().map_err(usage)?;
+    description.check().map_err(|fault| usage(fault.what))?;
     let text = description.text().map_err(usage)?;
-    let sink = out::Sink::open(path).map_err(usage)?;
+    let file = out::Sink::open(path).and_then(|sink| sink.ready(text)).map_err(usage)?;
     let files = [
         (&description.flash, arguments.flash_size, "--flash-size"),
         (&description.slow, arguments.slow_size, "--slow-size"),
@@ -294,7 +295,7 @@ fn try_create(arguments: &CreateArguments) -> Result<Report, Failed> {
     // On models it is made anew whenever it is served. Here it is seen whether that can be.
     runtime.block_on(format).map_err(|e| failed(format!("the cache has stalled: {e}")))??;
     made.0.clear(); // They are the cache now.
-    match sink.put(&text) {
+    match file.put() {
         out::OK => Ok(Report {
             cache: name.to_string(),
             flash: description.flash.display().to_string(),

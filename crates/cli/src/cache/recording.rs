@@ -9,7 +9,7 @@ use std::io::{BufRead, BufReader, Cursor};
 use std::path::Path;
 use tantalum_cache::policy::PageId;
 use tantalum_cache::policy::sim::{PageEvent, PageIo};
-use tantalum_workload::trace::{Event, Kind, Options, Trace};
+use tantalum_workload::trace::{Event, Kind, Options, Trace, TraceError};
 
 /// The name of the trace that the program has with it.
 pub const OWN: &str = "pg15-tpcc-32mb";
@@ -50,11 +50,15 @@ pub fn from_file(
     if path == Path::new("-") {
         return read("standard input".into(), std::io::stdin().lock(), options, page_bytes, most);
     }
-    #[allow(clippy::disallowed_methods, reason = "the edge: the file that the user names")]
-    let file = std::fs::File::open(path).map_err(|e| {
+    let unreadable = |e: &std::io::Error| {
         let advice = format!("name a recorded trace, or none: then {OWN} is replayed");
-        input::unreadable("the trace", path, &e, advice)
-    })?;
+        input::unreadable("the trace", path, e, advice)
+    };
+    #[allow(clippy::disallowed_methods, reason = "the edge: the file that the user names")]
+    let file = std::fs::File::open(path).map_err(|e| unreadable(&e))?;
+    if path.is_dir() {
+        return Err(unreadable(&std::io::ErrorKind::IsADirectory.into()));
+    }
     read(name, BufReader::with_capacity(1 << 18, file), options, page_bytes, most)
 }
 
@@ -71,11 +75,17 @@ fn read(
         true => Box::new(BufReader::new(lzma_rust2::XzReader::new(input, true))),
         false => Box::new(input),
     };
-    let mut trace = Trace::open(&name, input, options).map_err(|e| e.to_string())?;
+    let told = |e: TraceError| match e {
+        TraceError::Io { error, .. } if packed && is_damage(&error) => format!(
+            "{name}: what xz packed is cut off or damaged ({error}): copy it again, or name another trace"
+        ),
+        e => e.to_string(),
+    };
+    let mut trace = Trace::open(&name, input, options).map_err(told)?;
     let page_bytes = u64::from(page_bytes);
     let mut pages = Pages { page_bytes, ios: Vec::new(), touched: Default::default() };
     for event in &mut trace {
-        let event = event.map_err(|e| e.to_string())?;
+        let event = event.map_err(told)?;
         pages.add(&event).map_err(|e| format!("{name}: {e}"))?;
         if pages.ios.len() >= most {
             pages.ios.truncate(most);
@@ -87,6 +97,12 @@ fn read(
     }
     let touched = pages.touched.len();
     Ok(Recording { name, ios: pages.ios, touched })
+}
+
+/// Whether the bytes are not as they were written.
+fn is_damage(error: &std::io::Error) -> bool {
+    use std::io::ErrorKind::{InvalidData, InvalidInput, UnexpectedEof};
+    matches!(error.kind(), InvalidData | InvalidInput | UnexpectedEof)
 }
 
 struct Pages {

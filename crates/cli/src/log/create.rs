@@ -123,7 +123,7 @@ fn try_create(arguments: &CreateArguments) -> Result<Report, (String, u8)> {
         latencies: arguments.latencies.iter().map(whole).collect(),
         tables: Vec::new(),
     };
-    description.check().map_err(usage)?;
+    description.check().map_err(|fault| usage(fault.what))?;
     if let Some(gone) = arguments.latencies.iter().find(|path| !path.exists()) {
         return Err(usage(format!(
             "--latencies: there is no \"{}\": name a preset, which `tantalum log calibrate -o FILE` \
@@ -133,7 +133,7 @@ fn try_create(arguments: &CreateArguments) -> Result<Report, (String, u8)> {
     }
     description.read_tables().map_err(usage)?;
     let text = description.text().map_err(usage)?;
-    let sink = out::Sink::open(path).map_err(usage)?;
+    let file = out::Sink::open(path).and_then(|sink| sink.ready(text)).map_err(usage)?;
     let of_log = description.devices.iter().chain(&description.archive);
     let of_log = of_log.map(|path| (path, arguments.size, "--size"));
     let of_backing = |path| (path, arguments.backing_size, "--backing-size");
@@ -183,7 +183,7 @@ fn try_create(arguments: &CreateArguments) -> Result<Report, (String, u8)> {
     runtime.block_on(format).map_err(|e| failed(format!("the log has stalled: {e}")))??;
     made.0.clear(); // They are the log now.
     thin.into_iter().for_each(out::note);
-    match sink.put(&text) {
+    match file.put() {
         out::OK => Ok(report(path, &description, bytes)),
         _ => Err(failed(format!(
             "\"{name}\" could not be written; the log is made: try again with --force"

@@ -18,7 +18,8 @@
 //! changed while it is not served.
 
 use super::description::{read_text, usable_below};
-use super::devices::{Members, open_all};
+use super::devices::{Members, no_device, open_all};
+use super::kind::no_description;
 use super::member::Member;
 use super::model::is_model;
 use crate::random::random;
@@ -27,10 +28,11 @@ use serde::{Deserialize, Serialize};
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use tantalum_cache::flash::{
-    self, DeviceStore, FormatOptions, Mode, OpenError, OpenOptions, Replacement,
+    self, DeviceStore, FormatOptions, Mode, OpenError, OpenOptions, Replacement, page_sizes,
 };
-use tantalum_cache::volume::{CacheVolume, CleanEntry, VolumeOptions};
+use tantalum_cache::volume::{BATCH_PAGES, CacheVolume, CleanEntry, VolumeOptions};
 use tantalum_device::BlockDevice;
+use tantalum_lab::file::parse::Fault;
 use tantalum_nand::Opening;
 use tantalum_rt::{Rt, Runtime};
 
@@ -180,11 +182,28 @@ fn gsc() -> Policy {
 }
 
 /// Whether this file describes a cache volume, and not a log.
-#[allow(clippy::disallowed_methods, reason = "the edge: the file that the user names")]
 pub fn is_cache(path: &Path) -> bool {
-    let text = std::fs::read_to_string(path).unwrap_or_default();
-    let table: Result<toml::Table, _> = text.parse();
-    table.is_ok_and(|table| ["flash", "slow"].iter().any(|key| table.contains_key(*key)))
+    let of_caches = ["flash", "slow", "page_bytes", "batch_pages", "policy", "mode", "label"];
+    keys(path).is_some_and(|keys| of_caches.iter().any(|key| keys.contains_key(*key)))
+}
+
+/// What is wrong with this file if it describes neither a log nor a cache, in a line.
+pub fn describes_nothing(path: &Path) -> Option<String> {
+    let what = match no_description(path) {
+        Some(what) => what,
+        None => keys(path).is_some_and(|keys| keys.is_empty()).then(|| "empty".to_string())?,
+    };
+    Some(format!(
+        "\"{}\" is {what}: name the description of a log or a cache, a file NAME.toml, which \
+         `tantalum log create` and `tantalum cache create` write",
+        path.display()
+    ))
+}
+
+/// The keys of a description, if it has any.
+#[allow(clippy::disallowed_methods, reason = "the edge: the file that the user names")]
+fn keys(path: &Path) -> Option<toml::Table> {
+    std::fs::read_to_string(path).ok()?.parse().ok()
 }
 
 impl CacheDescription {
@@ -194,11 +213,10 @@ impl CacheDescription {
     /// What is wrong with it, in a line.
     pub fn read(path: &Path) -> Result<CacheDescription, String> {
         let arguments = "--flash PATH --slow PATH";
-        let mut description: CacheDescription = read_text(path, "cache", arguments)?;
+        let mut description = read_text(path, "cache", arguments, CacheDescription::check)?;
         for member in [&mut description.flash, &mut description.slow] {
             *member = usable_below(path, member);
         }
-        description.check().map_err(|what| format!("{}: {what}", path.display()))?;
         Ok(description)
     }
 
@@ -223,21 +241,37 @@ impl CacheDescription {
     }
 
     /// # Errors
-    /// In a line, that one device is a model and the other is not.
-    pub fn check(&self) -> Result<(), String> {
-        if self.scan == Some(0) {
-            return Err(
-                "scan = 0 would keep out every clean page: leave it out, or give the pages \
-                        after which a run is a scan"
-                    .to_string(),
+    /// That a number is out of its range, or that one device is a model and the other is not.
+    pub fn check(&self) -> Result<(), Fault> {
+        if !page_sizes().any(|size| size == self.page_bytes) {
+            let why = format!(
+                "page_bytes = {}: give a power of two from 512 to 1048576, {} is usual",
+                self.page_bytes,
+                usual_page()
             );
+            return Err(Fault::at(&["page_bytes"], why));
         }
-        match is_model(&self.flash) == is_model(&self.slow) {
-            true => Ok(()),
-            false => Err("models are in memory, as long as they are served: name models for both \
-                          devices, or for none of them"
-                .to_string()),
+        if !BATCH_PAGES.contains(&self.batch_pages) {
+            let why = format!(
+                "batch_pages = {}: give {} to {}, {} is usual",
+                self.batch_pages,
+                BATCH_PAGES.start(),
+                BATCH_PAGES.end(),
+                usual_batch()
+            );
+            return Err(Fault::at(&["batch_pages"], why));
         }
+        if self.scan == Some(0) {
+            let why = "scan = 0 would keep out every clean page: leave it out, or give the pages \
+                       after which a run is a scan";
+            return Err(Fault::at(&["scan"], why));
+        }
+        if is_model(&self.flash) != is_model(&self.slow) {
+            let why = "models are in memory, as long as they are served: name models for both \
+                       devices, or for none of them";
+            return Err(Fault::at(&["flash"], why));
+        }
+        Ok(())
     }
 
     /// Its slow store on this device.
@@ -318,6 +352,16 @@ impl CacheDevices {
     /// # Errors
     /// Which device cannot be used, why, and what to do, in a line.
     pub fn open(rt: &Rt, of: &CacheDescription, opening: Opening) -> Result<CacheDevices, String> {
+        if let Some(why) = no_device(&of.flash) {
+            let what = match of.mode {
+                Sync::Back => "bring it back: it may have the newest versions of pages",
+                Sync::Through => {
+                    "if it was lost put a blank one there, and `tantalum cache serve` goes on with a \
+                     new cache"
+                }
+            };
+            return Err(format!("the flash device \"{}\" {why}: {what}", of.flash.display()));
+        }
         let opened = open_all(rt, [&of.flash, &of.slow].into_iter(), opening)?;
         let [(_, flash), (_, slow)] = <[_; 2]>::try_from(opened).map_err(|_| "two devices")?;
         Ok(CacheDevices { flash, slow })

@@ -26,7 +26,7 @@ use std::fmt;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use tantalum_device::SampledModel;
-use tantalum_lab::file::parse;
+use tantalum_lab::file::parse::{self, Fault};
 use tantalum_log::{CreateOptions, Expects, OpenOptions, Role};
 
 /// Why no device of a log with one copy can be replaced.
@@ -109,8 +109,8 @@ pub fn is_description(path: &Path) -> bool {
     path.extension().is_some_and(|e| e == "toml")
 }
 
-/// Reads a description of the commands of this group, `log` or `cache`; `create` with these
-/// arguments makes one.
+/// Reads a description of the commands of this group, `log` or `cache`, and checks it; `create` with
+/// these arguments makes one.
 ///
 /// # Errors
 /// What is wrong with it, in a line.
@@ -118,6 +118,7 @@ pub fn read_text<T: DeserializeOwned>(
     path: &Path,
     group: &str,
     arguments: &str,
+    check: impl Fn(&T) -> Result<(), Fault>,
 ) -> Result<T, String> {
     let name = path.display();
     if let Some(what) = no_description(path) {
@@ -128,10 +129,13 @@ pub fn read_text<T: DeserializeOwned>(
     }
     let advice = format!("`tantalum {group} create {name} {arguments}` makes it");
     let text = input::text("the description", path, advice)?;
-    parse::read(&text).map_err(|e| match e.line {
-        Some(line) => format!("{name}:{line}: {}", e.what),
-        None => format!("{name}: {}", e.what),
-    })
+    let told = |line: Option<usize>, what: String| match line {
+        Some(line) => format!("{name}:{line}: {what}"),
+        None => format!("{name}: {what}"),
+    };
+    let read = parse::read(&text).map_err(|e| told(e.line, e.what))?;
+    check(&read).map_err(|fault| told(parse::line_of(&text, &fault.key), fault.what))?;
+    Ok(read)
 }
 
 /// The path of a device, as the description at `path` names it.
@@ -163,13 +167,11 @@ impl Description {
     }
 
     fn without_tables(path: &Path) -> Result<Description, String> {
-        let name = path.display();
-        let mut description: Description = read_text(path, "log", "--device PATH")?;
+        let mut description = read_text(path, "log", "--device PATH", Description::check)?;
         let Description { devices, archive, backing, latencies, .. } = &mut description;
         for member in devices.iter_mut().chain(archive).chain(backing).chain(latencies) {
             *member = usable_below(path, member);
         }
-        description.check().map_err(|what| format!("{name}: {what}"))?;
         Ok(description)
     }
 
@@ -215,25 +217,26 @@ impl Description {
     }
 
     /// # Errors
-    /// In a line, that there is no device, that there are too few latencies, or that some members
-    /// are models and others are not.
-    pub fn check(&self) -> Result<(), String> {
+    /// That there is no device, that there are too few latencies, or that some members are models
+    /// and others are not.
+    pub fn check(&self) -> Result<(), Fault> {
         if self.devices.is_empty() {
-            return Err("`devices` has none: name the devices of the log".to_string());
+            return Err(Fault::at(&["devices"], "`devices` has none: name the devices of the log"));
         }
         let (tables, devices) = (self.latencies.len(), self.devices.len());
         if tables > 1 && tables != devices {
-            return Err(format!(
+            let why = format!(
                 "`latencies` has {tables} presets: name one for all {devices} devices of the \
                  array, or one for each"
-            ));
+            );
+            return Err(Fault::at(&["latencies"], why));
         }
-        match self.is_modelled() || !self.paths().any(|path| is_model(path)) {
-            true => Ok(()),
-            false => Err("models are in memory, as long as they are served: name models for the \
-                          devices, the archive and the backing, or for none of them"
-                .to_string()),
+        if !self.is_modelled() && self.paths().any(|path| is_model(path)) {
+            let why = "models are in memory, as long as they are served: name models for the \
+                       devices, the archive and the backing, or for none of them";
+            return Err(Fault::at(&["devices"], why));
         }
+        Ok(())
     }
 
     /// Reads the presets that `latencies` names.
@@ -281,7 +284,7 @@ impl Description {
                 }
             }
         }
-        of.check()?;
+        of.check().map_err(|fault| fault.what)?;
         Ok(Replaced { of, index, unknown: None })
     }
 

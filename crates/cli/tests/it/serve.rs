@@ -1,6 +1,7 @@
 //! `tantalum drive serve` as a user and as systemd start it.
 
 use crate::common::live::{Nbd, Serving, socket, tantalum};
+use crate::common::{ends, file};
 use std::io::{BufRead, BufReader};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -139,6 +140,38 @@ fn what_cannot_be_served_is_refused() {
         let said = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(code), "{arguments:?}: {said}");
         assert!(said.contains(why), "{arguments:?}: {said}");
+    }
+}
+
+/// Once a mount at `/` was said to be ready, and was not to be seen.
+#[test]
+fn where_nothing_can_be_mounted_is_told_before_anything_is() {
+    let plain = file("mount.file", "");
+    for (place, why) in [
+        ("/", "cannot mount at /: it is the root of all files: name a folder"),
+        (plain.to_str().expect("text"), "mount.file: it is no folder: name a folder"),
+        ("/proc/tantalum", "its file system refuses folders: name another place"),
+        ("/nonexistent/a", "there is no such folder: make it first"),
+    ] {
+        let words = ["drive", "mount", "--design", "volatile", "--capacity", "2GiB", place];
+        let (_, said) = ends(&tantalum(&words).output().expect("it starts"), 2);
+        assert!(said.contains(why) && said.lines().count() == 1, "{place}: {said}");
+    }
+}
+
+/// Once an empty description was read as that of a log, and its first key was missing.
+#[test]
+fn what_describes_nothing_is_told() {
+    let empty = file("nothing.toml", "# nothing\n");
+    let folder = empty.with_file_name("folder.toml");
+    std::fs::create_dir_all(&folder).expect("a folder");
+    for (path, what) in [(&empty, "nothing.toml\" is empty: "), (&folder, "is a folder: ")] {
+        for noun in ["cache", "log"] {
+            let mut command = tantalum(&[noun, "serve", "--tcp", "0"]);
+            let (_, said) = ends(&command.arg(path).output().expect("it starts"), 2);
+            let whole = said.contains("the description of a log or a cache");
+            assert!(whole && said.contains(what) && said.lines().count() == 1, "{said}");
+        }
     }
 }
 

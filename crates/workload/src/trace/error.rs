@@ -35,7 +35,7 @@ pub enum TraceError {
         error: std::io::Error,
     },
     /// The input has no bytes.
-    #[error("the trace \"{name}\" is empty")]
+    #[error("the trace \"{name}\" is empty: name one that was recorded")]
     Empty {
         /// The input's name.
         name: String,

@@ -19,7 +19,6 @@ use std::ops::Range;
 /// Where segments begin: behind the superblocks.
 const SEGMENTS_AT: u64 = 32768;
 /// Bytes of a page, at most.
-const PAGE_MAX: u32 = 1 << 20;
 /// Frames of a batch, at most.
 pub(crate) const FRAMES_MAX: u32 = 1024;
 /// Batches of a ring, at least.
@@ -29,9 +28,14 @@ const SEGMENT_ENTRIES: u32 = 64_000;
 /// A ring has at least so many segments, so that the unfinished one is a small part of it.
 const SEGMENTS_MIN: u32 = 4;
 
+/// How many bytes a page can have, ascending: 512 bytes to 1 MiB, in powers of two.
+pub fn page_sizes() -> impl Iterator<Item = u32> {
+    (9..=20).map(|shift| 1 << shift)
+}
+
 /// Whether pages can have so many bytes.
 pub(crate) fn is_page(bytes: u32) -> bool {
-    bytes.is_power_of_two() && (512..=PAGE_MAX).contains(&bytes)
+    page_sizes().any(|size| size == bytes)
 }
 
 /// The ring of before.

@@ -34,6 +34,7 @@ pub use bytes::Uuid;
 pub(crate) use bytes::{COPIES, Found, HEAD_BYTES, checksum, tag};
 pub(crate) use descriptor::{Descriptor, Frame, Part, Tombstone};
 pub(crate) use label::{Label, LabelState};
+pub use layout::page_sizes;
 pub(crate) use layout::{BATCHES_MIN, FRAMES_MAX, Layout, Older, is_page};
 pub use mode::Mode;
 pub(crate) use segment::{Segment, SegmentBatch};

@@ -140,7 +140,7 @@ fn one(arguments: &DeviceArguments, flash: &Path, slow: &Path, tasks: u32) -> Re
         admit: Admit::Mixed,
         ghosts: false,
     };
-    description.check().map_err(usage)?;
+    description.check().map_err(|fault| usage(fault.what))?;
     let mut runtime = match description.is_modelled() {
         true => Runtime::virtual_time(1),
         false => runtime().map_err(usage)?,

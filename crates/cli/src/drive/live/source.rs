@@ -3,7 +3,7 @@
 use super::LiveArguments;
 use super::arguments::RamAck;
 use crate::drive::create;
-use crate::members::{CHUNK_KIB, array_of, is_cache, is_description};
+use crate::members::{CHUNK_KIB, array_of, describes_nothing, is_cache, is_description};
 use std::path::{Path, PathBuf};
 use tantalum_device::{Ack, Caps, DiskModel, FileSettings, Payload};
 use tantalum_drive::Design;
@@ -53,6 +53,9 @@ impl Source {
                 return Err("--read-only: a volume writes to its devices when it starts: use \
                             --reader NAME beside it"
                     .to_string());
+            }
+            if let Some(why) = describes_nothing(path) {
+                return Err(why);
             }
             return Ok(match is_cache(path) {
                 true => Source::Cache(path.to_owned()),

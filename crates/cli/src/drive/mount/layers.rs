@@ -98,6 +98,7 @@ impl<B: LiveBox> Layers<B> {
         let made = make_dir(&recipe.dir, 0o755).map_err(invalid)?;
         recipe.dir = super::path_in_full(&recipe.dir);
         let rights = rights(&recipe.dir).map_err(invalid)?;
+        check_place(&recipe.dir).map_err(invalid)?;
         let made = if made { vec![recipe.dir.clone()] } else { Vec::new() };
         let file_dir = match recipe.fs {
             Some(_) => Path::new(PRIVATE).join(format!("drive-{}", std::process::id())),
@@ -540,11 +541,25 @@ fn now() -> u64 {
     rustix::time::clock_gettime(rustix::time::ClockId::Realtime).tv_sec.max(0) as u64
 }
 
+/// Refuses what nothing can be mounted on, and the root of all files, which would go on to be seen.
+fn check_place(dir: &Path) -> Result<(), String> {
+    let what = match dir {
+        dir if !dir.is_dir() => "it is no folder",
+        dir if dir.parent().is_none() => "it is the root of all files",
+        _ => return Ok(()),
+    };
+    Err(format!("cannot mount at {}: {what}: name a folder, or one to be made", dir.display()))
+}
+
 /// Makes a directory; returns whether it did not exist.
 fn make_dir(dir: &Path, mode: u32) -> Result<bool, String> {
     match rustix::fs::mkdir(dir, Mode::from_raw_mode(mode)) {
         Ok(()) => Ok(true),
         Err(Errno::EXIST) => Ok(false),
+        Err(Errno::NOENT) if dir.parent().is_some_and(Path::is_dir) => Err(format!(
+            "cannot make the directory {}: its file system refuses folders: name another place",
+            dir.display()
+        )),
         Err(e) => Err(out::cannot("make the directory", dir, &e.into())),
     }
 }
