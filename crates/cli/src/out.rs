@@ -3,6 +3,9 @@
 //! 1. Exit codes are those here, and docs/exit-codes.md lists them.
 //! 2. With `--quiet` there are no notes and no progress, but errors, and what follows an error.
 
+#[cfg(feature = "live")]
+mod ready;
+
 use serde::Serialize;
 use std::fmt::Display;
 use std::fs::File;
@@ -198,15 +201,6 @@ impl Sink {
         self.replace(contents).map_err(|e| unwritable(&self.path, &e))
     }
 
-    /// Writes the contents beside the file, so that there is room for them.
-    ///
-    /// # Errors
-    /// Why that is not possible, in a line.
-    pub fn ready(self, contents: String) -> Result<Ready, String> {
-        self.write(&contents).map_err(|e| unwritable(&self.path, &e))?;
-        Ok(Ready { sink: self, contents })
-    }
-
     fn replace(&self, contents: &str) -> io::Result<()> {
         self.write(contents)?;
         self.place(contents)
@@ -238,36 +232,6 @@ impl Sink {
         if let Some(part) = &self.part {
             let _ = std::fs::remove_file(part);
         }
-    }
-}
-
-/// A file whose contents are written beside it. Dropped, it leaves the file as it was.
-pub struct Ready {
-    sink: Sink,
-    contents: String,
-}
-
-impl Ready {
-    /// Replaces the content of the file; returns the exit code.
-    pub fn put(self) -> u8 {
-        match self.try_put() {
-            Ok(()) => OK,
-            Err(why) => error(why, FAILED),
-        }
-    }
-
-    /// Replaces the content of the file.
-    ///
-    /// # Errors
-    /// Why it could not be, in a line.
-    pub fn try_put(self) -> Result<(), String> {
-        self.sink.place(&self.contents).map_err(|e| unwritable(&self.sink.path, &e))
-    }
-}
-
-impl Drop for Ready {
-    fn drop(&mut self) {
-        self.sink.clear(); // It has been renamed, or is not wanted.
     }
 }
 
@@ -315,32 +279,4 @@ fn part_of(path: &Path) -> PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_os_string();
     name.push(format!(".{}.part", std::process::id()));
     path.with_file_name(name)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Once there was no room for the description of a cache that was made already.
-    #[test]
-    #[allow(clippy::disallowed_methods, reason = "files of a test")]
-    fn what_is_ready_replaces_a_file_or_leaves_it_as_it_was() {
-        let folder = std::env::temp_dir().join(format!("tantalum-out-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).expect("a folder");
-        let path = folder.join("a.toml");
-        std::fs::write(&path, "old").expect("written");
-        let ready = || Sink::open(&path).and_then(|sink| sink.ready("new".into())).expect("ready");
-        let files = || std::fs::read_dir(&folder).expect("a folder").count();
-        let text = || std::fs::read_to_string(&path).expect("read");
-        let waiting = ready();
-        assert_eq!((files(), text()), (2, "old".to_string()));
-        drop(waiting);
-        assert_eq!((files(), text()), (1, "old".to_string()));
-        assert_eq!(ready().try_put(), Ok(()));
-        assert_eq!((files(), text()), (1, "new".to_string()));
-        // What is no plain file has no room of its own, and gets its contents at the end.
-        let full = Sink::open(Path::new("/dev/full")).and_then(|sink| sink.ready("new".into()));
-        assert_eq!(full.map(Ready::put), Ok(FAILED));
-        std::fs::remove_dir_all(&folder).expect("removed");
-    }
 }

@@ -12,6 +12,7 @@
 //!    (`power/detach.rs`), and so does who unmounts what it has mounted ([`Front::left`]).
 
 mod arguments;
+mod boxes;
 mod control;
 mod descriptors;
 mod host_file;
@@ -26,6 +27,7 @@ mod trouble;
 #[cfg(feature = "torture")]
 pub use arguments::time_scale;
 pub use arguments::{LiveArguments, OnCut};
+pub use boxes::ServedBox;
 pub use power::Plug;
 pub use trouble::Trouble;
 
@@ -74,11 +76,11 @@ fn failed(why: String) -> Failure {
     (why, out::FAILED)
 }
 
-/// Builds the front of a box of any kind.
+/// Builds the front of a box.
 #[allow(async_fn_in_trait)] // One thread: no future here has to be Send.
 pub trait Build: 'static {
-    /// The front for this kind of box.
-    type Front<B: LiveBox>: Front;
+    /// The front.
+    type Front: Front;
 
     /// Whether the front only reads the box. Then a file is opened for reading only.
     fn is_read_only(&self) -> bool {
@@ -86,7 +88,7 @@ pub trait Build: 'static {
     }
 
     /// Builds the front before the box starts.
-    async fn build<B: LiveBox>(self, site: Site<B>) -> Result<Self::Front<B>, Failure>;
+    async fn build(self, site: Site<ServedBox>) -> Result<Self::Front, Failure>;
 }
 
 /// The front of a running drive: a server or a mounted file.
@@ -163,7 +165,7 @@ fn try_run(arguments: &LiveArguments, source: &Source, build: impl Build) -> Res
             let drive = on_image(&rt, path, arguments);
             let drive =
                 drive.map_err(|(why, code)| (format!("{}: {why}", path.display()), code))?;
-            let_run(runtime, drive, Some(path), arguments, build)
+            let_run(runtime, ServedBox::Drive(drive), Some(path), arguments, build)
         }
         Source::Log(path) => {
             let opened = members::volume(&mut runtime, path, arguments.opening());
@@ -172,7 +174,8 @@ fn try_run(arguments: &LiveArguments, source: &Source, build: impl Build) -> Res
             check_time(path, log.is_real(), arguments)?;
             log.watch();
             let files = (Some(path.as_path()), Some(log.clone()));
-            let ended = let_run_with(runtime, volume.clone(), files, arguments, build);
+            let ended =
+                let_run_with(runtime, ServedBox::Log(volume.clone()), files, arguments, build);
             let code = ended.map_err(|(why, code)| match volume.start_failure() {
                 Some(failure) => (why, members::volume_code(&failure)),
                 None => (why, code),
@@ -184,7 +187,8 @@ fn try_run(arguments: &LiveArguments, source: &Source, build: impl Build) -> Res
             let opened = members::cache_volume(&mut runtime, path, arguments.opening());
             let (volume, members) = opened.map_err(usage)?;
             check_time(path, members.are_real(), arguments)?;
-            let ended = let_run(runtime, volume.clone(), Some(path), arguments, build);
+            let bare = ServedBox::Cache(volume.clone());
+            let ended = let_run(runtime, bare, Some(path), arguments, build);
             let code = ended.map_err(|(why, code)| {
                 let failure = volume.start_failure();
                 let code = failure.map_or(code, |failure| members::cache_volume_code(&failure));
@@ -196,26 +200,26 @@ fn try_run(arguments: &LiveArguments, source: &Source, build: impl Build) -> Res
         Source::Design(design) => {
             let drive = Drive::new(&rt, design, Payload::Bytes);
             let drive = drive.map_err(|e| usage(e.to_string()))?;
-            let_run(runtime, drive, None, arguments, build)
+            let_run(runtime, ServedBox::Drive(drive), None, arguments, build)
         }
         Source::Ram(caps) => {
             let ram = RamDevice::new(&rt, RamOptions::new(*caps));
-            let_run(runtime, ram, None, arguments, build)
+            let_run(runtime, ServedBox::Ram(ram), None, arguments, build)
         }
         Source::Disk(model) => {
             let disk = Disk::new(&rt, model, Payload::Bytes).map_err(usage)?;
-            let_run(runtime, disk, None, arguments, build)
+            let_run(runtime, ServedBox::Disk(disk), None, arguments, build)
         }
         Source::Disks(members, model, chunk) => {
             let one = |place| Disk::on_bus(&rt, model, Payload::Bytes, None, place);
             let disks = (0..*members).map(one);
             let disks = disks.collect::<Result<Vec<Disk>, String>>().map_err(usage)?;
             let array = RaidBox::new(disks, *chunk).map_err(usage)?;
-            let_run(runtime, array, None, arguments, build)
+            let_run(runtime, ServedBox::Disks(array), None, arguments, build)
         }
         Source::File(path, settings, length) => {
             match host_file::open(&mut runtime, path, settings, *length)? {
-                Some(file) => let_run(runtime, file, Some(path), arguments, build),
+                Some(file) => let_run(runtime, ServedBox::File(file), Some(path), arguments, build),
                 None => Ok(interrupted()),
             }
         }
@@ -236,9 +240,9 @@ fn check_time(path: &Path, are_real: bool, arguments: &LiveArguments) -> Result<
 }
 
 /// The same, whichever box it is.
-fn let_run<B: LiveBox>(
+fn let_run(
     runtime: Runtime,
-    bare: B,
+    bare: ServedBox,
     image: Option<&Path>,
     arguments: &LiveArguments,
     build: impl Build,
@@ -247,9 +251,9 @@ fn let_run<B: LiveBox>(
 }
 
 /// The same of a log volume, with its log.
-fn let_run_with<B: LiveBox>(
+fn let_run_with(
     mut runtime: Runtime,
-    bare: B,
+    bare: ServedBox,
     (image, log): (Option<&Path>, Option<Rc<ServedLog>>),
     arguments: &LiveArguments,
     build: impl Build,
@@ -290,8 +294,8 @@ fn on_image(rt: &Rt, path: &Path, arguments: &LiveArguments) -> Result<Drive, (S
 }
 
 /// The drive's life: from power to the signal that ends it. Gives the exit code.
-async fn live<B: LiveBox>(
-    site: Site<B>,
+async fn live(
+    site: Site<ServedBox>,
     about: About,
     arguments: LiveArguments,
     build: impl Build,

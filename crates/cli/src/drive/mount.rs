@@ -12,7 +12,7 @@ mod layers;
 mod programs;
 mod table;
 
-use super::live::{self, Build, Failure, Front, LiveArguments, OnCut, Site};
+use super::live::{self, Build, Failure, Front, LiveArguments, OnCut, ServedBox, Site};
 use super::size;
 use crate::out;
 use clap::Args;
@@ -119,9 +119,9 @@ struct Mount {
 }
 
 impl Build for Mount {
-    type Front<B: LiveBox> = MountFront<B>;
+    type Front = MountFront<ServedBox>;
 
-    async fn build<B: LiveBox>(self, site: Site<B>) -> Result<MountFront<B>, Failure> {
+    async fn build(self, site: Site<ServedBox>) -> Result<MountFront<ServedBox>, Failure> {
         MountFront::new(site, self.arguments, &self.dir, &self.source).await
     }
 }

@@ -1,7 +1,9 @@
 //! `tantalum drive serve`: a drive as a network block device.
 
 use super::listen;
-use super::live::{self, Build, Failure, Front, Live, LiveArguments, OnCut, Site, Trouble};
+use super::live::{
+    self, Build, Failure, Front, Live, LiveArguments, OnCut, ServedBox, Site, Trouble,
+};
 use crate::{out, units};
 use clap::Args;
 use std::cell::RefCell;
@@ -160,13 +162,13 @@ struct Serve {
 }
 
 impl Build for Serve {
-    type Front<B: LiveBox> = NbdFront<B>;
+    type Front = NbdFront<ServedBox>;
 
     fn is_read_only(&self) -> bool {
         self.arguments.read_only
     }
 
-    async fn build<B: LiveBox>(self, site: Site<B>) -> Result<NbdFront<B>, Failure> {
+    async fn build(self, site: Site<ServedBox>) -> Result<NbdFront<ServedBox>, Failure> {
         NbdFront::new(site, &self.arguments, self.tls).await
     }
 }
