@@ -53,6 +53,7 @@ mod without;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::process::ExitCode;
+use tantalum_drive::nearest_name;
 
 /// A software SSD and the flash-aware storage around it.
 #[derive(Parser)]
@@ -204,7 +205,7 @@ fn main() -> ExitCode {
 /// Ends with the error of the command line.
 #[allow(clippy::disallowed_methods, reason = "the edge: what the user typed")]
 fn no_command(error: &clap::Error) -> ! {
-    if let Some(message) = verb_alone(error, std::env::args().skip(1)) {
+    if let Some(message) = no_such_command(error, std::env::args().skip(1)) {
         std::process::exit(out::error(message, out::USAGE).into());
     }
     match value_missing(error, std::env::args()) {
@@ -222,27 +223,48 @@ fn value_missing(error: &clap::Error, words: impl Iterator<Item = String>) -> Op
     missing.filter(|missing| !is_read && missing.kind() == ErrorKind::InvalidValue)
 }
 
-/// What to say of `tantalum serve`: `serve` is a command of drives, logs and caches. `None`: the
-/// error is another one.
-fn verb_alone(error: &clap::Error, mut words: impl Iterator<Item = String>) -> Option<String> {
+/// What to say of a command that there is not: `serve` alone is one of drives, logs and caches, others
+/// are misspelt, or what `run` takes. `None`: the error is another one.
+fn no_such_command(error: &clap::Error, mut words: impl Iterator<Item = String>) -> Option<String> {
     let Some(ContextValue::String(verb)) = error.get(ContextKind::InvalidSubcommand) else {
         return None;
     };
-    // (`tantalum drive scrub` lacks another word.)
-    words.find(|word| !word.starts_with('-')).filter(|first| first == verb)?;
-    let command = command();
-    let has_verb = |group: &&clap::Command| group.find_subcommand(verb).is_some();
-    let shown = command.get_subcommands().filter(|group| !group.is_hide_set());
-    let whole: Vec<String> = shown
-        .filter(has_verb)
-        .map(|group| format!("`tantalum {} {verb}`", group.get_name()))
-        .collect();
-    let (last, before) = whole.split_last()?;
-    let choice = match before {
-        [] => last.clone(),
-        before => format!("{} or {last}", before.join(", ")),
+    let all = command();
+    let group = words.find(|word| !word.starts_with('-') && word != "help");
+    let group = group.and_then(|word| all.find_subcommand(word));
+    let before = group.map_or("tantalum".to_string(), |g| format!("tantalum {}", g.get_name()));
+    let no = format!("there is no command `{before} {verb}`");
+    if group.is_none() && (builtin::RUNS.iter().any(|b| b.name == verb) || verb.ends_with(".toml"))
+    {
+        return Some(format!("{no}: `tantalum run {verb}` runs an experiment"));
+    }
+    let shown = |of: &clap::Command| -> Vec<String> {
+        let shown = of.get_subcommands().filter(|command| !command.is_hide_set());
+        shown.map(|command| command.get_name().to_string()).collect()
     };
-    Some(format!("there is no command `tantalum {verb}`: it is {choice}"))
+    let groups: Vec<_> = all.get_subcommands().filter(|group| !group.is_hide_set()).collect();
+    let whole = |verb: &str| {
+        let has = groups.iter().filter(|group| group.find_subcommand(verb).is_some());
+        let whole: Vec<_> = has.map(|g| format!("`tantalum {} {verb}`", g.get_name())).collect();
+        let (last, others) = whole.split_last()?;
+        Some(match others {
+            [] => last.clone(),
+            others => format!("{} or {last}", others.join(", ")),
+        })
+    };
+    if let Some(whole) = whole(verb) {
+        return Some(format!("{no}: it is {whole}"));
+    }
+    let of_level = shown(group.unwrap_or(&all));
+    let of_groups = groups.iter().filter(|_| group.is_none()).flat_map(|group| shown(group));
+    let known: Vec<String> = of_level.iter().cloned().chain(of_groups).collect();
+    Some(match nearest_name(verb, known.iter().map(String::as_str)) {
+        Some(near) if of_level.iter().any(|name| name == near) => {
+            format!("{no}: did you mean `{before} {near}`?")
+        }
+        Some(near) => format!("{no}: did you mean {}?", whole(near)?),
+        None => format!("{no}: `{before} --help` lists all"),
+    })
 }
 
 /// The whole command line.
@@ -379,7 +401,7 @@ mod tests {
         let told = |words: &[&str]| {
             let all = ["tantalum"].iter().chain(words);
             let error = command().try_get_matches_from(all).expect_err("it is wrong");
-            verb_alone(&error, words.iter().map(|word| word.to_string()))
+            no_such_command(&error, words.iter().map(|word| word.to_string()))
         };
         let serve = told(&["serve", "x.img"]).expect("drives, logs and caches have it");
         let whole = "it is `tantalum drive serve`, `tantalum log serve` or `tantalum cache serve`";
@@ -387,9 +409,20 @@ mod tests {
         assert!(
             told(&["scrub"]).expect("caches have it").ends_with("it is `tantalum cache scrub`")
         );
-        assert_eq!(told(&["sirve"]), None);
-        assert_eq!(told(&["drive", "sirve"]), None);
-        assert_eq!(told(&["drive", "scrub"]), None);
+        for (words, end) in [
+            (&["drive", "scrub"][..], "`tantalum drive scrub`: it is `tantalum cache scrub`"),
+            (&["rnu"], "there is no command `tantalum rnu`: did you mean `tantalum run`?"),
+            (&["help", "rnu"], "did you mean `tantalum run`?"),
+            (&["scrb"], "did you mean `tantalum cache scrub`?"),
+            (&["drive", "mnt"], "did you mean `tantalum drive mount`?"),
+            (&["drive", "xyzzyx"], "`tantalum drive --help` lists all"),
+            (&["xyzzyx"], "`tantalum --help` lists all"),
+            (&["first"], "`tantalum run first` runs an experiment"),
+            (&["mine.toml"], "`tantalum run mine.toml` runs an experiment"),
+        ] {
+            let told = told(words).expect("no such command");
+            assert!(told.starts_with("there is no command `") && told.ends_with(end), "{told}");
+        }
         assert_eq!(told(&["run", "--sirve"]), None);
     }
 

@@ -37,8 +37,10 @@ pub fn manual(what: &ManualCommand, command: Command) -> u8 {
         ManualCommand::Pages(arguments) => match pages(command, &arguments.folder) {
             Ok(()) => out::OK,
             Err(e) => {
-                let folder = arguments.folder.display();
-                out::error(format_args!("cannot write pages into {folder}: {e}"), out::FAILED)
+                use std::io::ErrorKind::{NotADirectory, NotFound, PermissionDenied};
+                let is_wrong = matches!(e.kind(), NotFound | NotADirectory | PermissionDenied);
+                let code = if is_wrong { out::USAGE } else { out::FAILED };
+                out::error(out::cannot("write pages into", &arguments.folder, &e), code)
             }
         },
     }

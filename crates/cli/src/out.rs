@@ -68,7 +68,7 @@ pub fn bytes(bytes: &[u8]) -> u8 {
     match out.write_all(bytes).and_then(|()| out.flush()) {
         Ok(()) => OK,
         Err(e) if e.kind() == ErrorKind::BrokenPipe => OK,
-        Err(e) => error(format_args!("cannot write to standard output: {e}"), FAILED),
+        Err(e) => error(cannot("write to", Path::new("standard output"), &e), FAILED),
     }
 }
 

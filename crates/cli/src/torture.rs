@@ -411,7 +411,8 @@ impl Place {
     #[allow(clippy::disallowed_methods, reason = "the edge: the directory of a run")]
     fn new(arguments: &TortureArguments) -> Result<Place, String> {
         if !arguments.plain && !rustix::process::geteuid().is_root() {
-            return Err("mounting a drive needs root; --plain does not".to_string());
+            let why = "mounting a drive takes root: run it with sudo, or with --plain, which does not mount";
+            return Err(why.to_string());
         }
         let path = arguments.dir.clone().unwrap_or_else(|| {
             std::env::temp_dir().join(format!("tantalum-torture-{}", std::process::id()))

@@ -118,9 +118,12 @@ fn read(arguments: &InfoArguments) -> Result<Info, String> {
     if path == Path::new("-") {
         return summarise("standard input", stdin().lock(), &options);
     }
+    let unreadable = |e: &std::io::Error| input::unreadable("the trace", path, e, RECORDS);
     #[allow(clippy::disallowed_methods, reason = "the edge: the file that the user names")]
-    let file =
-        std::fs::File::open(path).map_err(|e| input::unreadable("the trace", path, &e, RECORDS))?;
+    let file = std::fs::File::open(path).map_err(|e| unreadable(&e))?;
+    if path.is_dir() {
+        return Err(unreadable(&std::io::ErrorKind::IsADirectory.into()));
+    }
     summarise(&path.display().to_string(), BufReader::with_capacity(1 << 18, file), &options)
 }
 

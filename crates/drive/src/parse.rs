@@ -178,6 +178,10 @@ fn fault(error: &toml::de::Error, text: &str) -> Fault {
         Some(last) if !what.contains(&format!("\"{last}\"")) => {
             Fault { what: format!("{}: {what}", key.join(".")), key }
         }
+        // It names the key, and not the tables that have it.
+        Some(_) if key.len() > 1 => {
+            Fault { what: format!("{}: {what}", key[..key.len() - 1].join(".")), key }
+        }
         Some(_) => Fault { key, what },
         // What is no TOML has no keys, but a line may begin with one.
         None => match error.span().and_then(|span| name_on_line(text, span.start)) {
@@ -248,6 +252,7 @@ fn plain(kind: &str) -> &str {
         "a boolean" => "true or false",
         "a sequence" => "a list",
         "a map" => "a table",
+        other if other.starts_with("struct ") => "a table",
         other => other,
     }
 }
@@ -349,7 +354,18 @@ mod tests {
             ("x = 1", "x = 1.5", "x", "x: invalid type: number `1.5`, expected a whole number"),
             ("x = 1", "x = [1]", "x", "x: invalid type: a list, expected a whole number"),
             ("x = 1", "x = true", "x", "x: invalid type: `true`, expected a whole number"),
-            ("cuts = 1", "cutz = 1", "one.cutz", "unknown key \"cutz\"; did you mean \"cuts\"?"),
+            (
+                "cuts = 1",
+                "cutz = 1",
+                "one.cutz",
+                "one: unknown key \"cutz\"; did you mean \"cuts\"?",
+            ),
+            (
+                "[one]\ncuts = 1",
+                "one = 1",
+                "one",
+                "one: invalid type: whole number `1`, expected a table",
+            ),
             ("cuts = 3", "cuts = -3", "list.1.cuts", "list.1.cuts: invalid value"),
             ("x = 1", "x = -1", "x", "`-1`, expected a whole number of at least 0"),
             ("x = 1", "", "x", "the key \"x\" is missing"),

@@ -192,7 +192,9 @@ impl Model {
             return sampled(name, parse::read(text).map_err(|w| w.what)?, scene);
         }
         no_key_of_disks(name, &toml::Table::new(), scene)?;
-        let design = Design::preset(name).map_err(|_| unknown("unknown design", name, scene))?;
+        let design = Design::preset(name).map_err(|_| {
+            Fault::at(&["design"], unknown("unknown design", name, scene)) // The row names it.
+        })?;
         ssd(name, design, scene)
     }
 

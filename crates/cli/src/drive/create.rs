@@ -112,14 +112,18 @@ pub fn create(arguments: &CreateArguments) -> u8 {
             );
             out::bytes(text.as_bytes())
         }
+        Err(DriveImageError::Image(ImageError::Exists)) if path.is_dir() => {
+            out::error(out::cannot("make", path, &ErrorKind::IsADirectory.into()), out::USAGE)
+        }
         Err(DriveImageError::Image(ImageError::Exists)) => out::error(
             format_args!("there is a file \"{name}\" already: --force overwrites it"),
             out::USAGE,
         ),
         // Where no file can be is a wrong request; a disk that is full is not.
         Err(DriveImageError::Image(ImageError::Io { ref source, .. })) => {
+            use ErrorKind::{IsADirectory, NotADirectory, NotFound, PermissionDenied};
             let is_wrong =
-                matches!(source.kind(), ErrorKind::NotFound | ErrorKind::PermissionDenied);
+                matches!(source.kind(), NotFound | PermissionDenied | IsADirectory | NotADirectory);
             let code = if is_wrong { out::USAGE } else { out::FAILED };
             out::error(out::cannot("make", &arguments.image, source), code)
         }

@@ -8,7 +8,6 @@ use crate::{input, out};
 use clap::Args;
 use serde::Serialize;
 use std::fmt::Write;
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use tantalum_device::Payload;
 use tantalum_drive::{Census, Drive, DriveImageError, Wear, is_dump_owed};
@@ -108,9 +107,7 @@ pub fn refused(path: &Path, error: &ViewError) -> u8 {
         ViewError::Image(DriveImageError::Image(e)) => code(e),
         ViewError::Run(_) | ViewError::Image(_) => out::FAILED,
     };
-    if let ViewError::Image(DriveImageError::Image(ImageError::Io { source, .. })) = error
-        && source.kind() == ErrorKind::NotFound
-    {
+    if let ViewError::Image(DriveImageError::Image(ImageError::Io { source, .. })) = error {
         return out::error(input::unreadable("the image", path, source, makes_one(path)), code);
     }
     match error {

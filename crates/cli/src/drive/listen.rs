@@ -36,6 +36,12 @@ pub fn no_socket(path: &Path, error: &io::Error) -> (String, u8) {
 pub fn no_address(does: &str, at: SocketAddr, error: &io::Error) -> (String, u8) {
     let why = match error.kind() {
         io::ErrorKind::AddrInUse => out::IN_USE.to_string(),
+        io::ErrorKind::PermissionDenied => {
+            "you may not use that port: give one from 1024 on, or run this as root".to_string()
+        }
+        io::ErrorKind::AddrNotAvailable => {
+            "this machine has no such address: give one of its own".to_string()
+        }
         _ => error.to_string(),
     };
     (format!("cannot {does} {at}: {why}"), out::USAGE)

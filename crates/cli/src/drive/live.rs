@@ -6,8 +6,8 @@
 //! 2. A cut takes place at once, whatever is under way, even a restart.
 //! 3. SIGINT and SIGTERM end the process in good order: the front stops, acknowledged data is
 //!    flushed, and the drive's power is cut. A second signal ends the process at once, even if the
-//!    drive is in use; a third kills it. A signal before the drive is ready is reported as an
-//!    interruption.
+//!    drive is in use; a third kills it. Signals within a tenth of a second are one. A signal before
+//!    the drive is ready is reported as an interruption.
 //! 4. A request that gives up the cache of a box ends the process in the same order
 //!    (`power/detach.rs`), and so does who unmounts what it has mounted ([`Front::left`]).
 
@@ -42,7 +42,7 @@ use tantalum_drive::{Drive, DriveImageError};
 use tantalum_export::control::{Clients, MAX_CLIENTS};
 use tantalum_nand::{ImageError, ImageFile};
 use tantalum_rt::wall::{Io, Signal, Signals};
-use tantalum_rt::{First, Rt, Runtime, first};
+use tantalum_rt::{First, Nanos, Rt, Runtime, first};
 
 /// The box as its front uses it: commands are counted and timed.
 pub type Live<B> = Stats<B>;
@@ -301,8 +301,7 @@ async fn live(
     build: impl Build,
 ) -> Result<u8, Failure> {
     let no_signals = |e| failed(format!("cannot wait for signals: {e}"));
-    let signals = site.io.signals(&[Signal::Interrupt, Signal::Terminate]);
-    let mut signals = signals.map_err(no_signals)?;
+    let mut signals = Asked::new(&site.io).map_err(no_signals)?;
     let place = control::Place::of(arguments.control.as_deref(), about.image.as_deref());
     let listener = match &place {
         Some(place) => place.listen(&site.io).await?,
@@ -390,6 +389,35 @@ async fn live(
     }
 }
 
+/// Signals that ask the process to end.
+struct Asked {
+    io: Io,
+    signals: Signals,
+    /// When the last one came.
+    last: Option<Nanos>,
+}
+
+impl Asked {
+    /// Signals in less time are one: `timeout` sends its signal to the process, and then to its group.
+    const ONE: Nanos = Nanos::from_millis(100);
+
+    fn new(io: &Io) -> std::io::Result<Asked> {
+        let signals = io.signals(&[Signal::Interrupt, Signal::Terminate])?;
+        Ok(Asked { io: io.clone(), signals, last: None })
+    }
+
+    async fn next(&mut self) -> std::io::Result<()> {
+        loop {
+            self.signals.next().await?;
+            let now = self.io.real_now();
+            if self.last.is_none_or(|last| now.saturating_sub(last) > Asked::ONE) {
+                self.last = Some(now);
+                return Ok(());
+            }
+        }
+    }
+}
+
 fn interrupted() -> u8 {
     out::error("interrupted before it was ready", out::INTERRUPTED as u8)
 }
@@ -398,7 +426,7 @@ fn interrupted() -> u8 {
 async fn at_once<B: LiveBox, F: Front>(
     site: &Site<B>,
     plug: &Plug<B, F>,
-    signals: &mut Signals,
+    signals: &mut Asked,
 ) -> Failure {
     let give_up = async {
         plug.give_up().await;

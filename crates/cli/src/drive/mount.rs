@@ -87,8 +87,13 @@ pub fn mount(arguments: &MountArguments) -> u8 {
     let (image, dir) = match (&arguments.places[..], arguments.live.names_a_box()) {
         ([image, dir], false) => (Some(image.clone()), dir.clone()),
         ([dir], true) => (None, dir.clone()),
-        ([_], false) => {
-            return out::error("give an image and a directory, or a design", out::USAGE);
+        ([image], false) => {
+            let image = image.display();
+            let why = format!(
+                "give the folder to mount it at, too, as in `tantalum drive mount {image} DIR` (with --design, \
+                 --disk, --ram or --file the folder alone)"
+            );
+            return out::error(why, out::USAGE);
         }
         _ => return out::error("give either an image or a design", out::USAGE),
     };

@@ -6,12 +6,14 @@ use crate::out;
 use clap::Args;
 use serde::Serialize;
 use std::fmt::Write;
+use std::fs::Metadata;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use tantalum_export::control::{
     Client, ClientError, CutReport, Kind, Line, Power, RestoreReport, StatsReport, StatusReport,
     socket_beside,
 };
+use tantalum_nand::ImageFile;
 
 /// Which drive, and the format of the answer.
 #[derive(Args)]
@@ -151,7 +153,7 @@ pub fn exit_code(error: &ClientError) -> u8 {
             Kind::Version | Kind::TooManyClients => out::USAGE,
             _ => out::FAILED,
         },
-        ClientError::Gone => out::USAGE,
+        ClientError::Gone | ClientError::Nbd(_) => out::USAGE,
         _ => out::FAILED,
     }
 }
@@ -167,6 +169,14 @@ pub fn connect(drive: &Path) -> Result<Client, String> {
     let is_socket = is.as_ref().is_ok_and(|is| is.file_type().is_socket());
     let socket = if is_socket { drive.to_owned() } else { socket_beside(drive) };
     Client::connect(&socket).map_err(|e| match e {
+        ClientError::NotThere(_) if is.as_ref().is_ok_and(Metadata::is_dir) => {
+            format!("\"{name}\" is a folder: name the image of a drive, a description, or a control socket")
+        }
+        ClientError::NotThere(socket) if is.is_ok() && is_file_alone(drive) => format!(
+            "\"{name}\" is neither an image nor a description, and nobody has its control socket \"{}\": \
+             `tantalum drive serve --file {name}` serves any file, or give the socket",
+            socket.display()
+        ),
         ClientError::NotThere(socket) if is.is_ok() => {
             let (noun, what) = kind(drive);
             format!(
@@ -211,6 +221,11 @@ pub fn served(path: &Path) -> Result<Option<Client>, String> {
         Err(ClientError::NotThere(_) | ClientError::NobodyListens(_)) => Ok(None),
         Err(e) => Err(e.to_string()),
     }
+}
+
+/// Whether a file is neither the image of a drive nor a description.
+fn is_file_alone(path: &Path) -> bool {
+    !is_description(path) && ImageFile::is_at(path).is_ok_and(|is_image| !is_image)
 }
 
 /// The commands for what is in this file, and what it is: the description of a log or cache volume,

@@ -33,7 +33,7 @@ Examples:
 Keys: c and then y cuts the power, r restores it, q ends. Throughput is in real time;
 latencies are by the drive's clock. The histogram and the rates cover the last 10
 intervals.
-Exit codes: 0; 1, the terminal cannot be used; 2, no such drive runs.")]
+Exit codes: 0; 1, the terminal cannot be used; 2, there is none, or no such drive runs.")]
 pub struct TopArguments {
     /// The image of a running drive, or its control socket
     #[arg(value_name = "IMAGE|SOCKET")]
@@ -62,7 +62,7 @@ pub fn top(arguments: &TopArguments) -> u8 {
         };
     }
     if !std::io::stdout().is_terminal() {
-        return out::error("standard output is no terminal: --once prints a picture", out::FAILED);
+        return out::error("standard output is no terminal: --once prints a picture", out::USAGE);
     }
     let ended = match ratatui::try_init() {
         Ok(mut terminal) => run(&mut watch, &mut terminal, interval),

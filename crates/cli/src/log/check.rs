@@ -188,7 +188,8 @@ fn examine(path: &Path, salvage: bool) -> Result<Report, (String, u8)> {
             Err(OpenError::Damaged(damage)) if salvage => (open(true).await?, Some(damage)),
             opened => (opened, None),
         };
-        let (log, devices) = opened.map_err(|e| (in_words(&e), check_code(&e)))?;
+        let told = |e: OpenError| (format!("{}: {}", path.display(), in_words(&e)), check_code(&e));
+        let (log, devices) = opened.map_err(told)?;
         let (mut count, mut bytes) = (0, 0);
         let failed = |e| (in_words(e), out::FAILED);
         let mut records = log.read(log.first()).map_err(failed)?;

@@ -185,7 +185,9 @@ fn try_replace(arguments: &ReplaceArguments) -> Result<ReplaceReport, Failed> {
     let text = description.text().map_err(usage)?;
     let sink = out::Sink::open(path).map_err(usage)?;
     if let Some(why) = no_device(&new_path) {
-        let why = format!("\"{new_name}\" {why}: name a file or block device that is there");
+        let why = format!(
+            "\"{new_name}\" {why}: name a file or block device as large as the other devices"
+        );
         return Err(usage(why));
     }
     let mut runtime = runtime().map_err(failed)?;

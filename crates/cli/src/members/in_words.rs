@@ -4,7 +4,8 @@
 use std::fmt::Display;
 
 /// What the library says, and what the command says.
-const WORDS: [(&str, &str); 8] = [
+const WORDS: [(&str, &str); 9] = [
+    ("name it too", "bring it back, and name it in the description"),
     ("create the log with `force`", "create it with --force"),
     ("format it with `force`", "create it with --force"),
     ("open it with `salvage`", "use --salvage"),

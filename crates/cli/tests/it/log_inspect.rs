@@ -106,7 +106,7 @@ fn devices_that_are_not_one_log_are_told() {
     let line = text.lines().find(|line| line.starts_with("devices")).expect("devices");
     let shorter = text.replace(line, &format!("devices = [\"{}\"]", names(&files[0])));
     std::fs::write(&at, shorter).expect("written");
-    one_fault("device 1 of the log is missing, which has devices 0 to 1: name it too", 2);
+    one_fault("device 1 of the log is missing, which has devices 0 to 1: bring it back, and", 2);
     std::fs::write(&at, &text).expect("written");
     // An older copy.
     let old = std::fs::read(&files[1]).expect("read");

@@ -7,6 +7,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use tantalum_testing::{Signal, send};
 
 const ARGUMENTS: [&str; 8] =
     ["drive", "serve", "--design", "volatile", "--capacity", "2GiB", "--time-scale", "0"];
@@ -34,6 +35,8 @@ fn it_serves_until_it_is_told_to_stop() {
     let serving = Serving::start(command);
     assert_eq!(serving.uri, format!("nbd+unix:///my%20drive?socket={}", path.display()));
     use_it(&path);
+    // `timeout` sends its signal to the process, and at once to its group: that is no second signal.
+    send(Signal::TERM, &serving.child);
     let (code, said) = serving.stop();
     assert_eq!(code, Some(0), "{said}");
     assert!(said.contains("uses export \"my drive\""), "{said}");

@@ -552,6 +552,8 @@ fn what_is_in_use_is_waited_for_or_left_to_its_users() {
         assert!(mounted.said().contains(&who), "{}", mounted.said());
         file.write_all(b"it works all the while").expect("written");
         if twice {
+            // (Within a tenth of a second it would be the same one.)
+            std::thread::sleep(std::time::Duration::from_millis(200));
             mounted.signal(Signal::TERM);
             assert_eq!(mounted.wait(), Some(1), "{}", mounted.said());
             mounted.wait_for("by a second signal", 1);

@@ -15,6 +15,9 @@ use std::path::{Path, PathBuf};
 /// The longest answer that is accepted, in bytes.
 pub(super) const LONGEST: u64 = 1 << 20;
 
+/// How an NBD server greets.
+const GREETING: &[u8] = b"NBDMAGIC";
+
 /// The default control socket of the drive in this image: beside the image file, after symbolic
 /// links in the path are resolved.
 pub fn socket_beside(image: &Path) -> PathBuf {
@@ -42,6 +45,13 @@ pub enum ClientError {
     /// The connection ended without an answer.
     #[error("the drive's process has ended, or has closed this connection")]
     Gone,
+    /// An NBD server listens there.
+    #[error(
+        "\"{}\" is no control socket: NBD is served there. Name the image or description, or its control \
+         socket, whose name ends with .control",
+        .0.display()
+    )]
+    Nbd(PathBuf),
     /// The answer is not valid.
     #[error("the answer cannot be understood: {0}")]
     Nonsense(String),
@@ -112,6 +122,9 @@ impl Client {
                 Err(e) if !gone(&e) => ClientError::Io(self.path.clone(), e),
                 _ => ClientError::Gone,
             });
+        }
+        if line.starts_with(GREETING) {
+            return Err(ClientError::Nbd(self.path.clone()));
         }
         let wrong = |e: serde_json::Error| ClientError::Nonsense(e.to_string());
         let reply: Reply = serde_json::from_slice(&line).map_err(wrong)?;

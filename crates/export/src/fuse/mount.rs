@@ -40,7 +40,7 @@ pub enum MountError {
     )]
     NotOurs(io::Error),
     /// Mounting is not allowed.
-    #[error("mounting at {} is not allowed: it takes root (CAP_SYS_ADMIN)", .0.display())]
+    #[error("mounting at {} is not allowed: it takes root (CAP_SYS_ADMIN): run it with sudo", .0.display())]
     Denied(PathBuf),
     /// The helper that mounts for users who are not root was not started.
     #[error(

@@ -230,6 +230,15 @@ impl Experiment {
             what: w.what,
         };
         let told = |what: String| ExperimentError { file: file.to_string(), what };
+        // What was set at this key, below it, or above it.
+        let set = |key: &[String]| {
+            let path = key.join(".");
+            let is_in =
+                |a: &str, b: &str| b.strip_prefix(a).is_some_and(|rest| rest.starts_with('.'));
+            let is_there = |key: &str| key == path || is_in(key, &path) || is_in(&path, key);
+            let found = sets.iter().find(|(key, _)| !key.is_empty() && is_there(key));
+            found.map(|(key, value)| format!("{key} = {value}"))
+        };
         // The text first: its errors have lines.
         let mut e: Experiment = parse::read(text).map_err(wrong)?;
         let mut table: toml::Table = parse::read(text).map_err(wrong)?;
@@ -237,19 +246,17 @@ impl Experiment {
             for (key, value) in sets {
                 parse::set(&mut table, key, value.clone()).map_err(told)?;
             }
-            e = parse::read_keys(&table)
-                .map_err(|fault| told(format!("with what was set: {}", fault.what)))?;
+            e = parse::read_keys(&table).map_err(|fault| match set(&fault.key) {
+                Some(set) => told(format!("with {set}: {}", fault.what)),
+                None => told(format!("with what was set: {}", fault.what)),
+            })?;
         }
         table.remove("row");
         e.table = table;
         e.file = file.to_string();
-        e.check().map_err(|fault| {
-            let path = fault.key.join(".");
-            let set = |key: &str| key == path || path.starts_with(&format!("{key}."));
-            match sets.iter().any(|(key, _)| set(key)) {
-                true => told(format!("with what was set: {}", fault.what)),
-                false => wrong(Wrong { line: parse::line_of(text, &fault.key), what: fault.what }),
-            }
+        e.check().map_err(|fault| match set(&fault.key) {
+            Some(set) => told(format!("with {set}: {}", fault.what)),
+            None => wrong(Wrong { line: parse::line_of(text, &fault.key), what: fault.what }),
         })?;
         Ok(e)
     }
@@ -696,7 +703,10 @@ design = \"durassd\"
         // What was set from outside has no line.
         let sets = [("job.j.commands".to_string(), 0.into())];
         let error = Experiment::parse_with("small.toml", WORKLOADS, &sets).unwrap_err();
-        assert!(error.to_string().starts_with("small.toml: with what was set: job.j: `commands`"));
+        assert!(error.to_string().starts_with("small.toml: with job.j.commands = 0: job.j: "));
+        let sets = [("drive.geometri.blocks".to_string(), 3.into())];
+        let error = Experiment::parse_with("small.toml", WORKLOADS, &sets).unwrap_err();
+        assert!(error.to_string().starts_with("small.toml: with drive.geometri.blocks = 3: "));
     }
 
     #[test]

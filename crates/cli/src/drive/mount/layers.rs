@@ -89,8 +89,9 @@ impl<B: LiveBox> Layers<B> {
         let failed = |why| (why, out::FAILED);
         let invalid = |why| (why, out::USAGE);
         if recipe.fs.is_some() && !rustix::process::geteuid().is_root() {
-            let why = "--fs takes root: it attaches a loop device and mounts it";
-            return Err(failed(why.to_string()));
+            let why =
+                "--fs takes root, since it attaches a loop device and mounts it: run it with sudo";
+            return Err(invalid(why.to_string()));
         }
         clean_up(site, &recipe).await.map_err(failed)?;
         // From here on the path is not resolved again: it may lead into the mount that this process
