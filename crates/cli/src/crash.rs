@@ -45,8 +45,8 @@ test. docs/crash.md says what no number of cuts can find.
 Exit codes: 0, nothing was found; 1, something was found; 2, the file is invalid; 3, nothing was
 found, but --for was too short for some rows; 130, interrupted.")]
 pub struct CrashArguments {
-    /// The file of the exploration (TOML), or the name of one that is built in. Without any argument
-    /// these are listed; options alone are for `crash`
+    /// The file of the exploration (TOML), or the name of one that is built in. Without arguments those
+    /// that are built in are listed; with options alone it is `crash`
     experiment: Option<PathBuf>,
     /// Write a short commented exploration to this new file, to start from
     #[arg(long, value_name = "FILE", exclusive = true, value_parser = crate::new_file::new_file())]

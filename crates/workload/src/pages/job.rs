@@ -416,7 +416,7 @@ impl EngineJob {
         if let Some(share) = self.update_percent {
             let fits = self.benchmark == Benchmark::LinkBench && (0.0..=100.0).contains(&share);
             if !fits {
-                let must = "0 to 100, with the benchmark linkbench only";
+                let must = "0 to 100 (only the benchmark linkbench has this key)";
                 return Err(wrong("update_percent", share.to_string(), must));
             }
         }
