@@ -5,6 +5,7 @@
 //! 2. The text is that of the repository's `experiments/`, to the last byte.
 
 use crate::input;
+use crate::table::behind;
 use std::borrow::Cow;
 use std::fmt::Write;
 use std::path::Path;
@@ -104,8 +105,8 @@ pub fn list<'a>(title: &str, all: impl Iterator<Item = (&'a BuiltIn, String)>) -
     let mut text = format!("{title}:\n\n");
     for (one, below) in all {
         // Writing to a string does not fail.
-        let _ = writeln!(text, "  {:width$}  {}", one.name, one.title());
-        let _ = writeln!(text, "  {:width$}  {below}", "");
+        let _ = writeln!(text, "{}", behind(&format!("  {:width$}  ", one.name), one.title()));
+        let _ = writeln!(text, "{}", behind(&format!("  {:width$}  ", ""), &below));
     }
     text
 }

@@ -1,6 +1,6 @@
 //! `tantalum designs`: the preset designs.
 
-use crate::out;
+use crate::{out, table};
 use clap::Args;
 use serde::Serialize;
 use std::fmt::Write;
@@ -133,7 +133,8 @@ fn list() -> Result<String, String> {
         for name in names.iter().filter(|name| kind(name) == of) {
             let about = about(subject::preset_text(name)?);
             let promise = promise(name);
-            lines.push_str(format!("  {name:width$}  {promise}{about}").trim_end());
+            let line = table::behind(&format!("  {name:width$}  {promise}"), &about);
+            lines.push_str(line.trim_end());
             lines.push('\n');
         }
     }

@@ -4,6 +4,7 @@
 //! 1. A test holds docs/exit-codes.md to the codes of this program.
 
 use crate::out;
+use crate::table::lines;
 use clap::{Arg, Args, Command, Subcommand};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -100,27 +101,13 @@ fn markdown(command: Command) -> String {
         let _ = writeln!(text, "\n{level} {words}\n");
         let about = command.get_long_about().or(command.get_about());
         let about = about.map(ToString::to_string).unwrap_or_default();
-        let _ = writeln!(text, "{}.", wrapped(about.trim_end_matches('.')));
+        let _ = writeln!(text, "{}.", lines(about.trim_end_matches('.'), 99).join("\n"));
         arguments(&mut text, command);
         if let Some(after) = command.get_after_help() {
             let _ = writeln!(text, "\n```text\n{}\n```", after.to_string().trim());
         }
     }
     text
-}
-
-/// The text in lines of at most 99 columns.
-fn wrapped(text: &str) -> String {
-    let mut lines = String::new();
-    let mut used = 0;
-    for word in text.split_whitespace() {
-        let width = word.chars().count();
-        let (space, beside) = if used + 1 + width > 99 { ("\n", 0) } else { (" ", used + 1) };
-        lines.push_str(if used == 0 { "" } else { space });
-        lines.push_str(word);
-        used = if used == 0 { width } else { beside + width };
-    }
-    lines
 }
 
 /// The table of a command's arguments.

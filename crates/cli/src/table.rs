@@ -113,15 +113,42 @@ fn left_out(titles: &[String], width: usize) -> String {
     let said = format!(
         "not shown: {titles} (a wider terminal or COLUMNS=200 shows them, --json has them)"
     );
-    let (mut text, mut used) = (String::new(), usize::MAX);
-    for word in said.split(' ') {
+    lines(&said, width).iter().flat_map(|line| ["\n", line]).collect()
+}
+
+/// The words of a text, in lines of at most so many columns.
+pub fn lines(text: &str, width: usize) -> Vec<String> {
+    let (mut lines, mut used) = (Vec::new(), 0);
+    for word in text.split_whitespace() {
         let long = word.chars().count();
-        let is_first = used.saturating_add(1 + long) > width;
-        text.push(if is_first { '\n' } else { ' ' });
-        text.push_str(word);
-        used = if is_first { long } else { used + 1 + long };
+        match lines.last_mut() {
+            Some(line) if used + 1 + long <= width => {
+                *line += " ";
+                *line += word;
+                used += 1 + long;
+            }
+            _ => {
+                lines.push(word.to_string());
+                used = long;
+            }
+        }
     }
-    text
+    lines
+}
+
+/// A line in which `text` is behind `start`. As wide as the terminal, or as COLUMNS says: what does not
+/// fit is below, under the text. Where neither gives a width it is one line.
+pub fn behind(start: &str, text: &str) -> String {
+    behind_within(start, text, known_width())
+}
+
+fn behind_within(start: &str, text: &str, width: Option<usize>) -> String {
+    let indent = start.chars().count();
+    // Where hardly a word fits, the terminal breaks lines as well.
+    match width.map(|width| width.saturating_sub(indent)).filter(|room| *room >= 20) {
+        Some(room) => start.to_string() + &lines(text, room).join(&format!("\n{:indent$}", "")),
+        None => format!("{start}{text}"),
+    }
 }
 
 /// Makes the table this narrow: without its columns of the highest ranks; or else with as many of
@@ -247,8 +274,8 @@ fn tables_within(report: &Report, width: usize) -> String {
     let mut rest: &[RowReport] = &folded.rows;
     while let Some(first) = rest.first() {
         let count = rest.iter().take_while(|r| r.workload == first.workload).count();
-        let (rows, behind) = rest.split_at(count);
-        rest = behind;
+        let (rows, left) = rest.split_at(count);
+        rest = left;
         let title = match &first.workload {
             WorkloadKind::LinkBench => "LinkBench",
             WorkloadKind::YcsbA => "YCSB-A",
@@ -258,7 +285,7 @@ fn tables_within(report: &Report, width: usize) -> String {
         let (table, without) = table(rows, width);
         let _ = writeln!(text, "\n{title}\n{table}{}", left_out(&without, width));
         for line in gains::lines(&rows.iter().collect::<Vec<_>>()) {
-            let _ = writeln!(text, "{line}");
+            let _ = writeln!(text, "{}", behind("", &line));
         }
         for row in rows {
             for note in row.notes() {
@@ -514,6 +541,18 @@ mod tests {
     fn widest(text: &str) -> usize {
         // (The first two lines are words, not a table.)
         text.lines().skip(2).map(|l| l.chars().count()).max().unwrap_or(0)
+    }
+
+    #[test]
+    fn what_does_not_fit_is_below_under_the_text() {
+        let text = "a design of a drive with a name";
+        assert_eq!(behind_within("  d  ", text, None), format!("  d  {text}"));
+        assert_eq!(behind_within("  d  ", text, Some(36)), format!("  d  {text}"));
+        let narrow = "  d  a design of a drive\n     with a name";
+        assert_eq!(behind_within("  d  ", text, Some(27)), narrow);
+        assert_eq!(behind_within("  d  ", text, Some(10)), format!("  d  {text}"));
+        assert_eq!(lines("", 10), Vec::<String>::new());
+        assert_eq!(lines("unbreakable x", 5), ["unbreakable", "x"]);
     }
 
     #[test]

@@ -6,8 +6,6 @@
 
 use std::fmt::Display;
 use std::ops::{Bound, RangeBounds, RangeInclusive};
-#[cfg(feature = "live")]
-use tantalum_cache::flash::page_sizes;
 use tantalum_device::bytes_in_words;
 use tantalum_rt::Nanos;
 
@@ -99,14 +97,6 @@ pub fn bytes_within<T: TryFrom<u64>>(
             out_of_range(bytes_in_words(*limits.start()), bytes_in_words(*limits.end()))
         })
     }
-}
-
-/// Reads the size of a page of a cache.
-#[cfg(feature = "live")]
-pub fn page(text: &str) -> Result<u32, String> {
-    let bytes = any_bytes(text)?;
-    let found = page_sizes().find(|size| bytes == Some(u64::from(*size)));
-    found.ok_or_else(|| "it should be a power of two from 512 to 1MiB, as in 4KiB".to_string())
 }
 
 /// Reads a size of any number of bytes; `None`: there is no number that large.
@@ -282,15 +272,6 @@ mod tests {
             assert_eq!(why, "it should be from 1.00 KiB to 1.00 MiB", "{wrong}");
         }
         assert_eq!((multiple("0.5"), multiple("50%"), multiple("2")), (Ok(0.5), Ok(0.5), Ok(2.0)));
-    }
-
-    #[cfg(feature = "live")]
-    #[test]
-    fn pages_are_powers_of_two() {
-        assert_eq!((page("512"), page("4KiB"), page("1MiB")), (Ok(512), Ok(4096), Ok(1 << 20)));
-        for wrong in ["0", "256", "3000", "6KiB", "2MiB", "18446744073709551616"] {
-            assert!(page(wrong).unwrap_err().contains("a power of two from 512"), "{wrong}");
-        }
     }
 
     #[test]

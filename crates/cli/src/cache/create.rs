@@ -59,7 +59,7 @@ pub struct CreateArguments {
     slow_size: Option<u64>,
     /// A page: what is cached, and written as a whole
     #[arg(long, value_name = "SIZE", default_value = "4KiB",
-          value_parser = units::page)]
+          value_parser = units::bytes_within::<u32>(0..=1 << 30, 1))]
     page: u32,
     /// Pages of a batch: one write of the flash device has them, or what came before a flush.
     /// Memory has six batches at least
@@ -256,7 +256,7 @@ fn try_create(arguments: &CreateArguments) -> Result<Report, Failed> {
         admit: arguments.admit,
         ghosts: arguments.ghosts,
     };
-    description.check().map_err(|fault| usage(fault.what))?;
+    description.check().map_err(|fault| usage(fault.what.replace("page_bytes =", "--page")))?;
     let text = description.text().map_err(usage)?;
     let file = out::Sink::open(path).and_then(|sink| sink.ready(text)).map_err(usage)?;
     let files = [
