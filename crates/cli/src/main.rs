@@ -223,8 +223,8 @@ fn value_missing(error: &clap::Error, words: impl Iterator<Item = String>) -> Op
     missing.filter(|missing| !is_read && missing.kind() == ErrorKind::InvalidValue)
 }
 
-/// What to say of a command that there is not: `serve` alone is one of drives, logs and caches, others
-/// are misspelt, or what `run` takes. `None`: the error is another one.
+/// What to say of an unknown command: a verb without its noun, a misspelt name, or the name of an
+/// experiment. `None`: the error is another one.
 fn no_such_command(error: &clap::Error, mut words: impl Iterator<Item = String>) -> Option<String> {
     let Some(ContextValue::String(verb)) = error.get(ContextKind::InvalidSubcommand) else {
         return None;

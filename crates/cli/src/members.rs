@@ -14,7 +14,7 @@ mod served;
 
 pub use cache::{
     Admit, CacheDescription, CacheDevices, Clean, LabelPlace, Policy, Sync, Volume, cache_in_words,
-    cache_told, cache_volume, describes_nothing, is_cache, usual_batch,
+    cache_told, cache_volume, describes_nothing, is_cache, of_options, usual_batch,
 };
 pub use codes::{cache_open_code, cache_volume_code, log_code, open_code, volume_code};
 pub use description::{Description, ONE_COPY, Replaced, is_description};

@@ -153,8 +153,8 @@ pub const IN_USE: &str = "it is in use: give another one, or end what listens th
 /// 1. Before the work it is checked that the file can be written.
 /// 2. The contents are written atomically after the work: a command that is killed before leaves
 ///    the old file, or no file.
-/// 3. What must not fail after short work is written before it, beside the file ([`Sink::ready`]):
-///    that is left if the command is killed meanwhile.
+/// 3. [`Sink::ready`] writes the contents beside the file before short work, so that a full disk
+///    fails first. A command that is killed meanwhile leaves that file.
 pub struct Sink {
     path: PathBuf,
     /// The temporary file that is renamed; `None` if the target is no plain file: a pipe, a link.

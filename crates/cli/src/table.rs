@@ -53,7 +53,7 @@ fn measured(r: &RowReport, name: &str, unit: f64) -> String {
 
 /// All tables of a report, one for each workload.
 pub fn tables(report: &Report) -> String {
-    let text = tables_within(report, width());
+    let text = tables_within(report, known_width());
     if out::has_colours() { painted(&text, result) } else { text }
 }
 
@@ -256,11 +256,8 @@ fn known_width() -> Option<usize> {
     known.filter(|w| *w > 0)
 }
 
-fn width() -> usize {
-    known_width().unwrap_or(USUAL_WIDTH)
-}
-
-fn tables_within(report: &Report, width: usize) -> String {
+fn tables_within(report: &Report, known: Option<usize>) -> String {
+    let width = known.unwrap_or(USUAL_WIDTH);
     let folded = report.folded();
     let repetitions = folded.rows.iter().filter_map(|r| r.spread).map(|s| s.repetitions).max();
     let repeated = repetitions
@@ -285,7 +282,7 @@ fn tables_within(report: &Report, width: usize) -> String {
         let (table, without) = table(rows, width);
         let _ = writeln!(text, "\n{title}\n{table}{}", left_out(&without, width));
         for line in gains::lines(&rows.iter().collect::<Vec<_>>()) {
-            let _ = writeln!(text, "{}", behind("", &line));
+            let _ = writeln!(text, "{}", behind_within("", &line, known));
         }
         for row in rows {
             for note in row.notes() {
@@ -560,7 +557,7 @@ mod tests {
         let report = report("");
         let mut columns = BTreeMap::new();
         for width in [60, 70, 80, 104, 200] {
-            let text = tables_within(&report, width);
+            let text = tables_within(&report, Some(width));
             assert!(widest(&text) <= width, "{width}:\n{text}");
             for title in ["design", "journal", "sync", "tx/s", "lost", "corrupt", "result"] {
                 assert!(text.contains(title), "{width}:\n{text}");
@@ -595,12 +592,12 @@ mod tests {
             let (titles, _) = from.split_once(" (a").unwrap_or_default();
             titles.split_whitespace().collect::<Vec<_>>().join(" ")
         };
-        let text = tables_within(&report(""), 80);
+        let text = tables_within(&report(""), Some(80));
         let (first, drives) = text.split_once("\nDrives").unwrap();
         assert_eq!(said(first), "p50; flash B/user B; flash B/drive B; recovery median", "{text}");
         let (shown, _) = drives.split_once("not shown: ").expect("columns are left out");
         assert!(said(drives).starts_with("buffer wait, s") && !shown.contains("buffer"), "{text}");
-        for text in [&text, &tables_within(&report(""), 60)] {
+        for text in [&text, &tables_within(&report(""), Some(60))] {
             let unwrapped = text.replace('\n', " ");
             assert!(unwrapped.contains("--json has them"), "{text}");
         }
@@ -698,7 +695,7 @@ mod tests {
         report.rows[0].error = Some("the drive is worn out".into());
         report.rows[0].verdict = Verdict::Failed;
         report.rows[0].findings.load_ns = 8_100_000_000;
-        let text = tables_within(&report, 104);
+        let text = tables_within(&report, Some(104));
         let line = text.lines().find(|l| l.contains("FAILED")).expect("its row");
         assert!(line.contains("2478"), "{text}");
         assert!(
@@ -718,21 +715,21 @@ mod tests {
             row
         };
         let more = [again(2), again(3)];
-        assert!(!tables_within(&report, 200).contains("spread\n"));
+        assert!(!tables_within(&report, Some(200)).contains("spread\n"));
         report.rows.extend(more);
-        let text = tables_within(&report, 200);
+        let text = tables_within(&report, Some(200));
         assert!(text.contains("medians of 3 repetitions"), "{text}");
         assert_eq!(text.matches("|wal").count(), 1, "{text}");
         let line = text.lines().find(|l| l.contains("|wal")).unwrap().replace(' ', "");
         assert!(line.contains("|2678|2478-2778|") && line.contains("|69102|5|"), "{text}");
-        assert!(widest(&tables_within(&report, 60)) <= 60);
+        assert!(widest(&tables_within(&report, Some(60))) <= 60);
     }
 
     #[test]
     fn long_parameters_are_wrapped_where_lines_are_short() {
         let text =
             "params = { 'run.clients' = 8, 'run.page_bytes' = 16384, 'run.cache_pages' = 1000 }";
-        let text = tables_within(&report(text), 70);
+        let text = tables_within(&report(text), Some(70));
         assert!(widest(&text) <= 70, "{text}");
         assert!(text.contains("clients=8") && text.contains("page_bytes=16384"), "{text}");
     }

@@ -192,9 +192,7 @@ impl Model {
             return sampled(name, parse::read(text).map_err(|w| w.what)?, scene);
         }
         no_key_of_disks(name, &toml::Table::new(), scene)?;
-        let design = Design::preset(name).map_err(|_| {
-            Fault::at(&["design"], unknown("unknown design", name, scene)) // The row names it.
-        })?;
+        let design = Design::preset(name).map_err(|_| unknown("unknown design", name, scene))?;
         ssd(name, design, scene)
     }
 

@@ -114,7 +114,7 @@ fn examine(path: &Path) -> Result<Checked, Failed> {
     let told = move |e: OpenError| (format!("{named}: {}", of.told(&e)), cache_open_code(&e));
     let mut runtime = runtime().map_err(usage)?;
     let view = Opening { view: true, ..Opening::default() };
-    let devices = CacheDevices::open(&runtime.handle(), &description, view).map_err(usage)?;
+    let devices = CacheDevices::made(&runtime.handle(), &description, view).map_err(usage)?;
     let read = async move {
         devices.members().power_on().await.map_err(|e| (e, out::FAILED))?;
         let store = description.store(devices.slow.device()).map_err(&told)?;

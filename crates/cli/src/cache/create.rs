@@ -4,7 +4,7 @@ use super::started::Failed;
 use crate::drive::filesystem;
 use crate::members::{
     Admit, CacheDescription, CacheDevices, Clean, LabelPlace, MemberLink, Policy, Sync, absolute,
-    cache_open_code, is_description, make_missing, other_size, runtime, usual_batch,
+    cache_open_code, is_description, make_missing, of_options, other_size, runtime, usual_batch,
 };
 use crate::{out, units};
 use clap::Args;
@@ -256,7 +256,7 @@ fn try_create(arguments: &CreateArguments) -> Result<Report, Failed> {
         admit: arguments.admit,
         ghosts: arguments.ghosts,
     };
-    description.check().map_err(|fault| usage(fault.what.replace("page_bytes =", "--page")))?;
+    description.check().map_err(|fault| usage(of_options(fault)))?;
     let text = description.text().map_err(usage)?;
     let file = out::Sink::open(path).and_then(|sink| sink.ready(text)).map_err(usage)?;
     let files = [

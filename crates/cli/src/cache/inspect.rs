@@ -94,7 +94,7 @@ fn look(path: &Path) -> Result<Report, Failed> {
     let description = CacheDescription::lasting(path).map_err(usage)?;
     let mut runtime = runtime().map_err(usage)?;
     let view = Opening { view: true, ..Opening::default() };
-    let devices = CacheDevices::open(&runtime.handle(), &description, view).map_err(usage)?;
+    let devices = CacheDevices::made(&runtime.handle(), &description, view).map_err(usage)?;
     let (flash, slow) = (description.flash.display(), description.slow.display());
     let (flash, slow) = (flash.to_string(), slow.to_string());
     let name = path.display().to_string();

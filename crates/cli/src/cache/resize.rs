@@ -112,7 +112,7 @@ fn try_resize(path: &Path, bytes: u64) -> Result<(Report, String), Failed> {
         // Nothing is changed while it is in use.
         let runtime = runtime().map_err(usage)?;
         let view = Opening { view: true, ..Opening::default() };
-        CacheDevices::open(&runtime.handle(), &description, view).map_err(usage)?;
+        CacheDevices::made(&runtime.handle(), &description, view).map_err(usage)?;
     }
     let before = plain_bytes(&flash).map_err(told)?;
     if let Some(before) = before.filter(|before| *before < bytes) {

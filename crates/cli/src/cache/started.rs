@@ -23,7 +23,7 @@ pub fn with_volume<T: 'static>(
     let description = CacheDescription::lasting(path).map_err(usage)?;
     let mut runtime = runtime().map_err(usage)?;
     let rt = runtime.handle();
-    let devices = CacheDevices::open(&rt, &description, Opening::default()).map_err(usage)?;
+    let devices = CacheDevices::made(&rt, &description, Opening::default()).map_err(usage)?;
     let volume = devices.volume(&rt, &description).map_err(usage)?;
     let told = description.clone();
     let used = async move {

@@ -107,7 +107,10 @@ pub fn refused(path: &Path, error: &ViewError) -> u8 {
         ViewError::Image(DriveImageError::Image(e)) => code(e),
         ViewError::Run(_) | ViewError::Image(_) => out::FAILED,
     };
-    if let ViewError::Image(DriveImageError::Image(ImageError::Io { source, .. })) = error {
+    use std::io::ErrorKind::{IsADirectory, NotADirectory, NotFound, PermissionDenied};
+    if let ViewError::Image(DriveImageError::Image(ImageError::Io { source, .. })) = error
+        && matches!(source.kind(), NotFound | IsADirectory | NotADirectory | PermissionDenied)
+    {
         return out::error(input::unreadable("the image", path, source, makes_one(path)), code);
     }
     match error {

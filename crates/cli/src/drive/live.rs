@@ -239,7 +239,7 @@ fn check_time(path: &Path, are_real: bool, arguments: &LiveArguments) -> Result<
     Err((why, out::USAGE))
 }
 
-/// The same, whichever box it is.
+/// Lets the box run.
 fn let_run(
     runtime: Runtime,
     bare: ServedBox,
@@ -250,7 +250,7 @@ fn let_run(
     let_run_with(runtime, bare, (image, None), arguments, build)
 }
 
-/// The same of a log volume, with its log.
+/// The same, with the log below it if it is a log volume.
 fn let_run_with(
     mut runtime: Runtime,
     bare: ServedBox,

@@ -172,10 +172,9 @@ pub fn connect(drive: &Path) -> Result<Client, String> {
         ClientError::NotThere(_) if is.as_ref().is_ok_and(Metadata::is_dir) => {
             format!("\"{name}\" is a folder: name the image of a drive, a description, or a control socket")
         }
-        ClientError::NotThere(socket) if is.is_ok() && is_file_alone(drive) => format!(
-            "\"{name}\" is neither an image nor a description, and nobody has its control socket \"{}\": \
-             `tantalum drive serve --file {name}` serves any file, or give the socket",
-            socket.display()
+        ClientError::NotThere(_) if is.is_ok() && is_file_alone(drive) => format!(
+            "\"{name}\" does not run: it is neither an image nor a description. `tantalum drive serve --file \
+             {name}` serves any file; if it is served, give its control socket"
         ),
         ClientError::NotThere(socket) if is.is_ok() => {
             let (noun, what) = kind(drive);
@@ -230,14 +229,11 @@ fn is_file_alone(path: &Path) -> bool {
 
 /// The commands for what is in this file, and what it is: the description of a log or cache volume,
 /// or else the image of a drive.
-#[allow(clippy::disallowed_methods, reason = "the edge: the file that the user names")]
 fn kind(path: &Path) -> (&'static str, &'static str) {
-    let text =
-        path.extension().filter(|e| *e == "toml").and_then(|_| std::fs::read_to_string(path).ok());
-    match text.and_then(|text| text.parse::<toml::Table>().ok()) {
-        Some(table) if table.contains_key("flash") => ("cache", "the volume of the cache"),
-        Some(_) => ("log", "the volume of the log"),
-        None => ("drive", "the drive in"),
+    match () {
+        () if !is_description(path) => ("drive", "the drive in"),
+        () if is_cache(path) => ("cache", "the volume of the cache"),
+        () => ("log", "the volume of the log"),
     }
 }
 

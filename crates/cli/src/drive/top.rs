@@ -33,7 +33,8 @@ Examples:
 Keys: c and then y cuts the power, r restores it, q ends. Throughput is in real time;
 latencies are by the drive's clock. The histogram and the rates cover the last 10
 intervals.
-Exit codes: 0; 1, the terminal cannot be used; 2, there is none, or no such drive runs.")]
+Exit codes: 0; 1, the terminal cannot be used; 2, standard output is no
+terminal, or no such drive runs.")]
 pub struct TopArguments {
     /// The image of a running drive, or its control socket
     #[arg(value_name = "IMAGE|SOCKET")]

@@ -338,6 +338,11 @@ impl CacheDescription {
     }
 }
 
+/// What is wrong with a description, in the words of the options from which it was made.
+pub fn of_options(fault: Fault) -> String {
+    fault.what.replace("page_bytes =", "--page").replace("batch_pages =", "--batch")
+}
+
 /// The devices of a cache, opened.
 pub struct CacheDevices {
     /// The flash device.
@@ -352,19 +357,27 @@ impl CacheDevices {
     /// # Errors
     /// Which device cannot be used, why, and what to do, in a line.
     pub fn open(rt: &Rt, of: &CacheDescription, opening: Opening) -> Result<CacheDevices, String> {
+        let opened = open_all(rt, [&of.flash, &of.slow].into_iter(), opening)?;
+        let [(_, flash), (_, slow)] = <[_; 2]>::try_from(opened).map_err(|_| "two devices")?;
+        Ok(CacheDevices { flash, slow })
+    }
+
+    /// The same of a cache that has been made.
+    ///
+    /// # Errors
+    /// The same. A flash device that is not there is told with what to do in the cache's mode.
+    pub fn made(rt: &Rt, of: &CacheDescription, opening: Opening) -> Result<CacheDevices, String> {
         if let Some(why) = no_device(&of.flash) {
             let what = match of.mode {
                 Sync::Back => "bring it back: it may have the newest versions of pages",
                 Sync::Through => {
-                    "if it was lost put a blank one there, and `tantalum cache serve` goes on with a \
-                     new cache"
+                    "if it was lost put a blank one of its size there, and `tantalum cache serve` goes on \
+                     with a new cache"
                 }
             };
             return Err(format!("the flash device \"{}\" {why}: {what}", of.flash.display()));
         }
-        let opened = open_all(rt, [&of.flash, &of.slow].into_iter(), opening)?;
-        let [(_, flash), (_, slow)] = <[_; 2]>::try_from(opened).map_err(|_| "two devices")?;
-        Ok(CacheDevices { flash, slow })
+        CacheDevices::open(rt, of, opening)
     }
 
     /// Both, for their power.
@@ -392,7 +405,7 @@ pub fn cache_volume(
     opening: Opening,
 ) -> Result<(Volume, Members), String> {
     let (rt, description) = (runtime.handle(), CacheDescription::read(path)?);
-    let devices = CacheDevices::open(&rt, &description, opening)?;
+    let devices = CacheDevices::made(&rt, &description, opening)?;
     let (members, volume) = (devices.members(), devices.volume(&rt, &description)?);
     if !description.is_modelled() {
         return Ok((volume, members));

@@ -459,6 +459,8 @@ fn a_drive_is_found_by_its_image_and_by_links_to_it() {
         for asked in [&image, &link] {
             assert_eq!(json("status", asked, 0)["power"], "on");
         }
+        let (_, why) = ask("status", &nbd, &[], 2);
+        assert!(why.contains("is no control socket: NBD is served there"), "{why}");
         assert_eq!(serving.stop().0, Some(0));
     }
     for path in [&image, &link] {

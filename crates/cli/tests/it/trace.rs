@@ -79,7 +79,7 @@ fn mistakes_end_in_2_and_are_named() {
     let folder = env!("CARGO_TARGET_TMPDIR");
     let cases: [(&[&str], &[u8], &str); 8] = [
         (&["nowhere.csv"], b"", "cannot read the trace nowhere.csv: there is no such file: name a"),
-        (&[folder], b"", "Is a directory"),
+        (&[folder], b"", "it is a folder: name a file"),
         (&["-"], b"", "the trace \"standard input\" is empty"),
         (&["-"], b"hello\n", "not recognised; say which it is (--format), one of: fio-2,"),
         (&["-"], b"\xfd7zXZ\0\0", "xz -dc FILE | tantalum trace info -"),

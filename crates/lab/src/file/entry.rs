@@ -88,7 +88,7 @@ fn default_synchronous() -> OneOrMany<Synchronous> {
 impl Entry {
     /// Whether it has this key itself, where the file has it for all rows, too.
     pub(crate) fn has(&self, key: &[String]) -> bool {
-        let [kind, name, ..] = key else { return key == ["design"] };
+        let [kind, name, ..] = key else { return false };
         let own = match kind.as_str() {
             "drive" => &self.drive,
             "disk" => &self.disk,

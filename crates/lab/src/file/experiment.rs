@@ -19,7 +19,7 @@ use crate::report::published::{Published, Source};
 use crate::report::ratio::Ratio;
 use crate::run::engines::PageModel;
 use crate::run::precondition::{Overwrites, Precondition, PreconditionError};
-use crate::subject::Model;
+use crate::subject::{Model, presets};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use tantalum_files::FormatOptions;
@@ -230,14 +230,15 @@ impl Experiment {
             what: w.what,
         };
         let told = |what: String| ExperimentError { file: file.to_string(), what };
-        // What was set at this key, below it, or above it.
+        // What was set at this key or above it, or below it if nothing else was.
         let set = |key: &[String]| {
             let path = key.join(".");
-            let is_in =
-                |a: &str, b: &str| b.strip_prefix(a).is_some_and(|rest| rest.starts_with('.'));
-            let is_there = |key: &str| key == path || is_in(key, &path) || is_in(&path, key);
-            let found = sets.iter().find(|(key, _)| !key.is_empty() && is_there(key));
-            found.map(|(key, value)| format!("{key} = {value}"))
+            let is_in = |a: &str, b: &str| {
+                !a.is_empty() && b.strip_prefix(a).is_some_and(|rest| rest.starts_with('.'))
+            };
+            let at = sets.iter().find(|(key, _)| *key == path || is_in(key, &path));
+            let below = sets.first().filter(|(key, _)| sets.len() == 1 && is_in(&path, key));
+            at.or(below).map(|(key, value)| format!("{key} = {value}"))
         };
         // The text first: its errors have lines.
         let mut e: Experiment = parse::read(text).map_err(wrong)?;
@@ -279,6 +280,10 @@ impl Experiment {
                 return Err(Fault::at(&["row", &place, "published"], what));
             }
             for row in entry.rows(self, 1).map_err(at)? {
+                if !self.design.contains_key(&row.design) && presets().all(|p| p != row.design) {
+                    let why = row.model().err().unwrap_or_default();
+                    return Err(Fault::at(&["row", &place, "design"], why));
+                }
                 self.check_row(&row).map_err(|fault| match row.changes(&fault.key) {
                     Some(key) => fault.moved(&["row", &place, "params", key]),
                     None if entry.has(&fault.key) => fault.below(&["row", &place]),

@@ -18,7 +18,6 @@ use std::ops::Range;
 
 /// Where segments begin: behind the superblocks.
 const SEGMENTS_AT: u64 = 32768;
-/// Bytes of a page, at most.
 /// Frames of a batch, at most.
 pub(crate) const FRAMES_MAX: u32 = 1024;
 /// Batches of a ring, at least.

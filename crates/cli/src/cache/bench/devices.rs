@@ -8,7 +8,7 @@ use super::markdown;
 use crate::cache::started::Failed;
 use crate::members::{
     Admit, CacheDescription, CacheDevices, Clean, Files, LabelPlace, MemberLink, Policy, Sync,
-    cache_in_words, make, runtime, usual_batch,
+    cache_in_words, make, of_options, runtime, usual_batch,
 };
 use crate::{out, units};
 use clap::Args;
@@ -140,7 +140,7 @@ fn one(arguments: &DeviceArguments, flash: &Path, slow: &Path, tasks: u32) -> Re
         admit: Admit::Mixed,
         ghosts: false,
     };
-    description.check().map_err(|fault| usage(fault.what))?;
+    description.check().map_err(|fault| usage(of_options(fault)))?;
     let mut runtime = match description.is_modelled() {
         true => Runtime::virtual_time(1),
         false => runtime().map_err(usage)?,

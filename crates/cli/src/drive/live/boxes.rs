@@ -232,3 +232,33 @@ impl LiveBox for ServedBox {
         each!(self, ServedBox, b => LiveBox::shown(b))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    /// The names of the methods of a trait, in its text.
+    fn methods<'a>(text: &'a str, of: &str) -> Vec<&'a str> {
+        let body = text.split(&format!("\npub trait {of}")).nth(1).expect("the trait");
+        let body = body.split("\n}\n").next().expect("its end");
+        let begins = |line: &'a str| {
+            let line = line.strip_prefix("    ")?;
+            line.strip_prefix("async fn ").or(line.strip_prefix("fn "))?.split('(').next()
+        };
+        body.lines().filter_map(begins).collect()
+    }
+
+    /// (1) A method with a default, which is not here, would hide what a box does.
+    #[test]
+    fn each_method_goes_to_the_box() {
+        let contract = include_str!("../../../../device/src/contract.rs");
+        let live = include_str!("../../../../device/src/live.rs");
+        let here = include_str!("boxes.rs");
+        let mut seen = 0;
+        for (text, of) in [(contract, "BlockDevice"), (contract, "PowerCycle"), (live, "LiveBox")] {
+            for name in methods(text, of) {
+                assert!(here.contains(&format!("{of}::{name}(")), "{of}::{name}");
+                seen += 1;
+            }
+        }
+        assert!(seen > 30, "{seen}");
+    }
+}

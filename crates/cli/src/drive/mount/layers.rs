@@ -542,7 +542,7 @@ fn now() -> u64 {
     rustix::time::clock_gettime(rustix::time::ClockId::Realtime).tv_sec.max(0) as u64
 }
 
-/// Refuses what nothing can be mounted on, and the root of all files, which would go on to be seen.
+/// Refuses what nothing can be mounted on, and `/`: nobody would see a mount there.
 fn check_place(dir: &Path) -> Result<(), String> {
     let what = match dir {
         dir if !dir.is_dir() => "it is no folder",
