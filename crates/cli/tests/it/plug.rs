@@ -765,7 +765,7 @@ fn top_shows_a_drive_on_a_small_screen() {
     for part in [" OFF  durassd ", "last cut: the dump is complete", "unknown without power"] {
         assert!(text.contains(part), "{part} is not in\n{text}");
     }
-    let (_, why) = ask("top", &control, &[], 1);
+    let (_, why) = ask("top", &control, &[], 2);
     assert!(why.contains("no terminal"), "{why}");
     assert_eq!(serving.stop().0, Some(0));
 }
