@@ -8,7 +8,7 @@ use crate::{CreateOptions, Log, LogDevice, LogError, Lsn, OpenError, OpenOptions
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::channel;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tantalum_device::{Ack, Caps, File, Payload, RamDevice, RamOptions};
 use tantalum_rt::wall::{AlignedBuf, Backend, WallOptions};
 use tantalum_rt::{Nanos, Rt, Runtime};
@@ -86,8 +86,14 @@ impl Hold {
         self.next.store(true, Ordering::Release);
     }
 
+    fn is_held(&self) -> bool {
+        self.held.load(Ordering::Acquire)
+    }
+
     fn until_held(&self) {
-        while !self.held.load(Ordering::Acquire) {
+        let since = Instant::now();
+        while !self.is_held() {
+            assert!(since.elapsed() < Duration::from_secs(30), "no thread writes");
             thread::yield_now();
         }
     }
@@ -112,7 +118,8 @@ impl Pen for Slow {
     }
 }
 
-/// A log on such files.
+/// A log on such files. One alone has room for all that a test appends: a device that is held up for
+/// long is left, and takes its room along.
 fn on_slow_files(
     scratch: &Scratch,
     files: &[&str],
@@ -122,7 +129,7 @@ fn on_slow_files(
     let paths: Vec<_> = files.iter().map(|name| scratch.path(name)).collect();
     let mut options = BlockingOptions { open, ..BlockingOptions::default() };
     options.file.buffered = true;
-    paths.iter().for_each(|path| BlockingLog::make_file(path, 16 << 20, &options).unwrap());
+    paths.iter().for_each(|path| BlockingLog::make_file(path, 48 << 20, &options).unwrap());
     BlockingLog::create(&paths, None, &CreateOptions::default(), &options).unwrap();
     let file = options.file.clone();
     let make = async move |rt: Rt| super::files(&rt, paths, &file);
@@ -182,25 +189,37 @@ fn an_append_that_is_held_up_while_it_makes_room_holds_up_no_other() {
     static HOLD: Hold = Hold::new();
     let scratch = Scratch::new();
     let stall = Nanos::from_millis(50);
-    let open = OpenOptions { stall, memory: 4 << 20, ..OpenOptions::default() };
+    let open = OpenOptions { stall, memory: 3 << 20, ..OpenOptions::default() };
     let log = on_slow_files(&scratch, &["a", "b"], open, |file, unit| {
         Some(Box::new(Slow(lend(file, unit)?, &HOLD)))
     });
     HOLD.next();
-    let fill = |many: usize| {
-        let (log, (done, ended)) = (log.clone(), channel());
-        let append = move || {
-            (0..many).for_each(|_| assert!(log.append(&[1; 4096]).is_ok()));
-            let _ = done.send(());
-        };
-        (thread::spawn(append), ended)
-    };
-    let (held, _) = fill(1500);
+    // A thread makes room only while the runtime has not, so it goes on until it does.
+    let first = log.clone();
+    let held = thread::spawn(move || {
+        let mut ends = Vec::new();
+        while !HOLD.is_held() {
+            ends.push(first.append(&[1; 4096]).unwrap().end);
+            if ends.len() == 500 {
+                let durable = first.durable();
+                if let Some(at) = ends.iter().rfind(|end| **end <= durable) {
+                    first.checkpoint(*at, 0).unwrap();
+                }
+                ends.clear();
+            }
+        }
+    });
     HOLD.until_held();
-    let (_, ended) = fill(1500);
+    let (done, ended) = channel();
+    let second = log.clone();
+    thread::spawn(move || {
+        (0..1500).for_each(|_| assert!(second.append(&[2; 4096]).is_ok()));
+        let _ = done.send(());
+    });
     let ended = ended.recv_timeout(Duration::from_secs(30));
+    let stats = log.stats();
     HOLD.let_go();
-    ended.expect("appends wait for one that is held up");
+    ended.unwrap_or_else(|_| panic!("appends wait for one that is held up: {stats:?}"));
     held.join().unwrap();
 }
 
