@@ -93,9 +93,23 @@ pub fn read(path: &Path, all: &[BuiltIn]) -> Result<Cow<'static, str>, String> {
     let bare = name.rsplit('/').next().unwrap_or(&name).trim_end_matches(".toml");
     let tip = match tantalum_drive::nearest_name(bare, names.iter().copied()) {
         Some(near) => format!("did you mean the built-in experiment \"{near}\"?"),
-        None => format!("built in are: {}", names.join(", ")),
+        None => format!("built in are: {}", first(&names)),
     };
     Err(input::unreadable("the experiment file", path, &error, tip))
+}
+
+/// So many names stand in a message.
+const NAMED: usize = 5;
+
+/// All names, or the first of many and how to see the others.
+fn first(names: &[&str]) -> String {
+    match names {
+        few if few.len() <= NAMED => few.join(", "),
+        many => {
+            let more = many.len() - NAMED;
+            format!("{}, and {more} more, which `tantalum run` lists", many[..NAMED].join(", "))
+        }
+    }
 }
 
 /// A list for a user who named none: of each its name and title, and below it a line.
@@ -182,7 +196,9 @@ mod tests {
             as_documented.expect("built in"),
             read(Path::new("first"), RUNS).expect("it is")
         );
-        assert!(wrong("nothing-like-it").contains("linkbench"));
+        let far = wrong("nothing-like-it");
+        assert!(far.contains("linkbench") && far.contains("`tantalum run` lists"), "{far}");
+        assert!(far.len() < 200, "{far}");
         assert!(read(Path::new("first"), RUNS).expect("built in").contains("title"));
         // What another command takes is found, so that this can be said.
         assert!(read(Path::new("crash"), RUNS).expect("built in").contains("samples"));

@@ -299,6 +299,28 @@ impl OpenError {
 }
 
 /// Why an operation of an open log failed.
+///
+/// ```
+/// use tantalum_device::{Caps, Payload, RamDevice, RamOptions};
+/// use tantalum_log::{CreateOptions, Log, LogDevice, LogError, OpenOptions};
+/// use tantalum_rt::Runtime;
+///
+/// let mut runtime = Runtime::virtual_time(1);
+/// let rt = runtime.handle();
+/// let refused = runtime.block_on(async move {
+///     let caps = Caps::power_safe(2048, Payload::Bytes);
+///     let ram = RamDevice::new(&rt, RamOptions::new(caps));
+///     let devices = vec![LogDevice::new("sda", ram)];
+///     let limit = CreateOptions { record_limit: Some(512), ..CreateOptions::default() };
+///     Log::create(&rt, &devices, None, &limit).await.unwrap();
+///     let log = Log::open(&rt, devices, OpenOptions::default()).await.unwrap();
+///     // Nothing of it was appended; the log goes on.
+///     let refused = log.append(&[0; 513]).await.unwrap_err();
+///     log.commit(&[0; 512]).await.unwrap();
+///     refused
+/// });
+/// assert_eq!(refused.unwrap(), LogError::RecordTooLong { bytes: 513, limit: 512 });
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LogError {
     /// The log was opened for reading.

@@ -39,7 +39,7 @@ written to the devices.
 Exit codes: 0; 1, the log failed; 2, a file cannot be made, or there is no such model.")]
 pub struct BenchArguments {
     /// Folders: each gets a file of the log, which is gone afterwards
-    #[arg(required_unless_present = "model", conflicts_with = "model")]
+    #[arg(conflicts_with = "model")]
     folders: Vec<PathBuf>,
     /// A modelled device of the log, or the file of a preset; may be given several times
     #[arg(long, value_name = "NAME")]
@@ -104,6 +104,11 @@ type Ran = (Latencies, LogStats, Nanos);
 
 /// Runs the command; returns the exit code.
 pub fn bench(arguments: &BenchArguments) -> u8 {
+    if arguments.folders.is_empty() && arguments.model.is_empty() {
+        let what = "name a folder for the log's file, as in `tantalum log bench .`, or a modelled \
+                    device: --model usb-a";
+        return out::error(what, out::USAGE);
+    }
     let mut runs = Vec::new();
     for &threads in &arguments.threads {
         let ran = match arguments.model.is_empty() {

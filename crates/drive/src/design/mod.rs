@@ -234,6 +234,17 @@ pub enum ForcedAccess {
 }
 
 /// The write buffer.
+///
+/// ```
+/// use tantalum_drive::{CacheDesign, CacheMode, Design};
+///
+/// let durassd = Design::preset("durassd")?;
+/// assert_eq!(durassd.cache.mode, CacheMode::Protected);
+/// // The same drive without capacitors; a group of blocks is not all or nothing then.
+/// let cache = CacheDesign { mode: CacheMode::Volatile, atomic_unit_kib: 4, ..durassd.cache };
+/// assert!(cache.buffer_kib > 0 && cache.reorder == 0);
+/// # Ok::<(), tantalum_drive::DesignError>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CacheDesign {
@@ -295,6 +306,17 @@ pub enum Kept {
 }
 
 /// How the map is made persistent.
+///
+/// ```
+/// use tantalum_drive::{Design, Kept};
+///
+/// // Entries that changed are in the dump, so their number is bounded...
+/// assert_eq!(Design::preset("durassd")?.map.kept, Kept::Entries);
+/// // ...or only the units that were written are, and a restart reads what is in them.
+/// let spartan = Design::preset("spartan-es")?.map;
+/// assert!(spartan.kept == Kept::Units && spartan.elastic);
+/// # Ok::<(), tantalum_drive::DesignError>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MapDesign {

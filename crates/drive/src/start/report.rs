@@ -79,7 +79,17 @@ pub struct RecoveryReport {
     pub salvaged_entries: u64,
 }
 
-/// Why a drive does not start.
+/// Why a drive does not start. [`Drive::last_failure`](crate::Drive::last_failure) has it.
+///
+/// ```
+/// use tantalum_drive::RecoveryError;
+///
+/// /// Whether what is on flash is whole, so that a start without the dump loses only what that had.
+/// fn can_be_salvaged(error: &RecoveryError) -> bool {
+///     matches!(error, RecoveryError::DumpLost { .. })
+/// }
+/// assert!(can_be_salvaged(&RecoveryError::DumpLost { number: 3 }));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RecoveryError {
     /// The flash array refused an operation.
