@@ -62,7 +62,7 @@ fn random_commands_and_cuts() {
     for preset in Design::presets() {
         let design = small(preset);
         let mut seen = Seen::default();
-        for seed in 0..100 {
+        for seed in 0..50 {
             let plan = CrashPlan {
                 rounds: 6,
                 cut: CutAt::Within(Nanos::from_millis(40)),
@@ -75,8 +75,8 @@ fn random_commands_and_cuts() {
         }
         // Six cuts of each run, each of them checked; many within a command, some within a start.
         println!("{preset}: {seen:?}");
-        assert!(seen.cuts >= 600 && seen.checks >= 600, "{preset}: {seen:?}");
-        assert!(seen.interrupted > 600 && seen.cut_starts > 50, "{preset}: {seen:?}");
+        assert!(seen.cuts >= 300 && seen.checks >= 300, "{preset}: {seen:?}");
+        assert!(seen.interrupted > 300 && seen.cut_starts > 25, "{preset}: {seen:?}");
     }
 }
 
@@ -110,7 +110,7 @@ fn random_geometries_full_drives_and_cuts() {
 fn random_failures_and_cuts() {
     for preset in Design::presets() {
         let mut seen = Seen::default();
-        for seed in 0..100 {
+        for seed in 0..50 {
             let mut design = with_spare(preset);
             let mut dice = Stream::new(seed, "a random plan");
             design.geometry.blocks += dice.below(20) as u32;
@@ -128,7 +128,7 @@ fn random_failures_and_cuts() {
             seen.bad_units += u64::from(bad);
         }
         println!("{preset}: {seen:?}");
-        assert!(seen.bad_units > 10 && seen.interrupted > 400, "{preset}: {seen:?}");
+        assert!(seen.bad_units > 5 && seen.interrupted > 200, "{preset}: {seen:?}");
     }
     let mut seen = Seen::default();
     for seed in 0..150 {

@@ -156,10 +156,10 @@ fn amplification(design: &Design, which: &'static str, times: u64) -> f64 {
 
 #[test]
 fn seven_per_cent_suffice_for_any_pattern() {
-    for preset in Design::presets() {
-        for (collector, spread_max) in
-            [(Collector::Greedy, 0), (Collector::CostBenefit, 0), (Collector::Greedy, 8)]
-        {
+    for (nth, preset) in Design::presets().iter().enumerate() {
+        // Each preset has the first, and one of the others.
+        let ways = [(Collector::Greedy, 0), (Collector::CostBenefit, 0), (Collector::Greedy, 8)];
+        for (collector, spread_max) in [ways[0], ways[1 + nth % 2]] {
             let mut design = seven_per_cent(preset);
             design.space.collector = collector;
             design.wear.spread_max = spread_max;
@@ -316,14 +316,14 @@ fn cuts_while_it_collects_never_wedge_a_full_drive() {
     }
 }
 
-/// Fills a drive, cuts it 400 times while it is written at random, and fills it again: an
+/// Fills a drive, cuts it 200 times while it is written at random, and fills it again: an
 /// error if it stands still.
 fn cut_while_it_collects(design: &Design, seed: u64, within_us: u64) -> Result<(), RunError> {
     let mut runtime = Runtime::virtual_time(seed);
     let rt = runtime.handle();
     let drive = Drive::new(&rt, design, Payload::Stamps).unwrap();
     let test = async move {
-        for round in 0..400 {
+        for round in 0..200 {
             drive.power_on().await.unwrap();
             if round == 0 {
                 let mut host = Host::new(drive.device());

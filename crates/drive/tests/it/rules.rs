@@ -86,17 +86,20 @@ fn a_dropped_future_stops_no_command() {
     }
 }
 
-/// After ten thousand cuts memory is where it was.
+/// After ten thousand cuts memory is where it was: with each kind of cache, in one preset. With the
+/// other presets a thousand are enough to see a leak.
 #[test]
 fn ten_thousand_cuts_leak_nothing() {
     for preset in Design::presets() {
         let mut runtime = Runtime::virtual_time(5);
         let rt = runtime.handle();
         let drive = Drive::new(&rt, &tiny(preset), Payload::Stamps).unwrap();
+        let all = ["volatile", "durassd", "spartan-es"].contains(preset);
+        let rounds = if all { 10_000u64 } else { 1_000 };
         let test = async move {
             let mut after_hundred = 0;
             let mut dice = rt.stream("cuts");
-            for round in 0..10_000u64 {
+            for round in 0..rounds {
                 drive.power_on().await.unwrap();
                 let device = drive.device();
                 let write = async move {

@@ -79,13 +79,13 @@ fn every_preset_is_in_the_file_and_every_row_of_it_is_clean() {
         let named = rows.iter().any(|r| r.name.starts_with(&format!("{preset}/")));
         assert!(named, "{preset} is in no row of experiments/crash.toml: add it to one");
     }
-    let found = explore(&file, &rows, Reach::Samples(48));
+    let found = explore(&file, &rows, Reach::Samples(16));
     for row in &found.rows {
-        assert!(row.runs == 1 && row.tally.cuts.values().sum::<u64>() == 48, "{row:?}");
-        assert!(row.tally.cycles > 60, "{row:?}");
+        assert!(row.runs == 1 && row.tally.cuts.values().sum::<u64>() == 16, "{row:?}");
+        assert!(row.tally.cycles > 20, "{row:?}");
     }
     let nested: u64 = found.total().nested.iter().sum();
-    assert!(nested > 10 * rows.len() as u64, "{nested}");
+    assert!(nested > 3 * rows.len() as u64, "{nested}");
 }
 
 /// Random designs on random geometries, with failures of the medium as far as there are units
@@ -186,9 +186,10 @@ fn what_was_not_run_is_not_clean_and_rows_get_equal_shares() {
     let mut file = file();
     file.nested = 0;
     let rows = file.rows().unwrap();
+    let rows = &rows[..40];
     let ended = |reach, threads, last| {
         let count = Count { last, ..Count::default() };
-        survey(&file.exploration(), &rows, plan(reach, threads), &count)
+        survey(&file.exploration(), rows, plan(reach, threads), &count)
     };
     let found = ended(Reach::Samples(100), 1, 130);
     assert_eq!(found.over, Some(Over::Budget));
@@ -198,7 +199,7 @@ fn what_was_not_run_is_not_clean_and_rows_get_equal_shares() {
     for row in &found.rows {
         assert_eq!(row.state == RowState::NotRun, row.tally.all_cuts() == 0, "{row:?}");
     }
-    let none = survey(&file.exploration(), &rows, plan(Reach::Exhaustive(1), 2), &Ended);
+    let none = survey(&file.exploration(), rows, plan(Reach::Exhaustive(1), 2), &Ended);
     assert_eq!(none.count(RowState::NotRun), rows.len());
     // Without an end of its own it goes round and round.
     let last = 2 * 64 * rows.len() as u64 + 5;
@@ -228,7 +229,7 @@ impl Watch for Ended {
 fn every_seed_gives_random_drives_that_can_be_built() {
     let file = file();
     for row in file.swarm().unwrap() {
-        for run in 0..3000 {
+        for run in 0..1000 {
             let scenario = row.scenario(run);
             assert!(scenario.is_ok(), "{}, run {run}: {scenario:?}", row.name);
         }
