@@ -111,7 +111,7 @@ fn many_dies_share_a_small_map_log() {
 #[test]
 fn a_failed_program_or_erase_is_overcome() {
     for preset in Design::presets() {
-        for (erase, after) in (0..30).map(|n| (n % 2 == 1, n * 14)) {
+        for (erase, after) in (0..60).map(|n| (n % 2 == 1, n * 7)) {
             on_drive(&with_spare(preset), |rt, drive| async move {
                 start(&drive).await;
                 let oracle = Rc::new(Oracle::new(drive.caps()));
@@ -128,7 +128,7 @@ fn a_failed_program_or_erase_is_overcome() {
                 };
                 run(0).await;
                 match erase {
-                    true => drive.array().fail_erase(after / 14),
+                    true => drive.array().fail_erase(after / 7),
                     false => drive.array().fail_program(after),
                 }
                 run(1).await;

@@ -94,7 +94,7 @@ fn ten_thousand_cuts_leak_nothing() {
         let mut runtime = Runtime::virtual_time(5);
         let rt = runtime.handle();
         let drive = Drive::new(&rt, &tiny(preset), Payload::Stamps).unwrap();
-        let all = ["volatile", "durassd", "spartan-es"].contains(preset);
+        let all = ["baseline", "volatile", "durassd", "spartan-es"].contains(preset);
         let rounds = if all { 10_000u64 } else { 1_000 };
         let test = async move {
             let mut after_hundred = 0;

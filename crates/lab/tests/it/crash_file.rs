@@ -186,6 +186,7 @@ fn what_was_not_run_is_not_clean_and_rows_get_equal_shares() {
     let mut file = file();
     file.nested = 0;
     let rows = file.rows().unwrap();
+    // (More rows show no more, and take longer.)
     let rows = &rows[..40];
     let ended = |reach, threads, last| {
         let count = Count { last, ..Count::default() };
