@@ -125,3 +125,119 @@ macro_rules! forward {
         $($crate::forward!(@$method $inner);)+
     };
 }
+
+/// Makes an enum of devices one device: every method of [`BlockDevice`](crate::BlockDevice) calls that
+/// of the kind that is there. Each kind has one field.
+///
+/// ```
+/// use tantalum_device::{BlockDevice, Disk, Partition, RamDevice, either_device};
+///
+/// /// Part of a disk, or memory.
+/// #[derive(Clone)]
+/// enum Place {
+///     Disk(Partition<Disk>),
+///     Ram(RamDevice),
+/// }
+///
+/// either_device!(Place: Disk, Ram);
+///
+/// fn blocks(of: &Place) -> u64 {
+///     of.caps().blocks
+/// }
+/// ```
+///
+/// Unlike those of [`forward!`](crate::forward!), no method has the trait's default.
+#[macro_export]
+macro_rules! either_device {
+    (@call $on:ident, $d:ident => $call:expr; $($kind:ident)+) => {
+        match $on {
+            $(Self::$kind($d) => $call,)+
+        }
+    };
+    ($of:ty: $($kind:ident),+ $(,)?) => {
+        impl $crate::BlockDevice for $of {
+            fn caps(&self) -> &$crate::Caps {
+                $crate::either_device!(@call self, d => $crate::BlockDevice::caps(d); $($kind)+)
+            }
+
+            fn is_alive(&self) -> bool {
+                $crate::either_device!(@call self, d => $crate::BlockDevice::is_alive(d); $($kind)+)
+            }
+
+            fn arm_queue(&self) -> Option<u32> {
+                $crate::either_device!(@call self, d => $crate::BlockDevice::arm_queue(d); $($kind)+)
+            }
+
+            fn blocks_its_thread(&self) -> bool {
+                $crate::either_device!(
+                    @call self, d => $crate::BlockDevice::blocks_its_thread(d); $($kind)+
+                )
+            }
+
+            async fn read(
+                &self,
+                at: $crate::Block,
+                buf: $crate::DataMut<'_>,
+            ) -> Result<(), $crate::IoError> {
+                $crate::either_device!(
+                    @call self, d => $crate::BlockDevice::read(d, at, buf).await; $($kind)+
+                )
+            }
+
+            async fn write(
+                &self,
+                at: $crate::Block,
+                data: $crate::Data<'_>,
+                want: $crate::Durability,
+            ) -> Result<(), $crate::IoError> {
+                $crate::either_device!(
+                    @call self, d => $crate::BlockDevice::write(d, at, data, want).await; $($kind)+
+                )
+            }
+
+            async fn write_atomic(
+                &self,
+                group: &[$crate::Extent<'_>],
+            ) -> Result<(), $crate::AtomicError> {
+                $crate::either_device!(
+                    @call self, d => $crate::BlockDevice::write_atomic(d, group).await; $($kind)+
+                )
+            }
+
+            async fn flush(&self) -> Result<(), $crate::IoError> {
+                $crate::either_device!(
+                    @call self, d => $crate::BlockDevice::flush(d).await; $($kind)+
+                )
+            }
+
+            async fn discard(&self, range: $crate::Blocks) -> Result<(), $crate::IoError> {
+                $crate::either_device!(
+                    @call self, d => $crate::BlockDevice::discard(d, range).await; $($kind)+
+                )
+            }
+
+            async fn allocation(
+                &self,
+                range: $crate::Blocks,
+            ) -> Result<$crate::Allocation, $crate::IoError> {
+                $crate::either_device!(
+                    @call self, d => $crate::BlockDevice::allocation(d, range).await; $($kind)+
+                )
+            }
+
+            fn wants_exits(&self) -> bool {
+                $crate::either_device!(@call self, d => $crate::BlockDevice::wants_exits(d); $($kind)+)
+            }
+
+            async fn left(
+                &self,
+                range: $crate::Blocks,
+                data: Option<$crate::Data<'_>>,
+            ) -> Result<(), $crate::IoError> {
+                $crate::either_device!(
+                    @call self, d => $crate::BlockDevice::left(d, range, data).await; $($kind)+
+                )
+            }
+        }
+    };
+}

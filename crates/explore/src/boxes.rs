@@ -1,9 +1,6 @@
 //! Boxes of any kind that there is: drives, disks, RAM devices, and arrays of them.
 
-use tantalum_device::{
-    Allocation, AtomicError, Block, BlockDevice, Blocks, Caps, Data, DataMut, Disk, Durability,
-    Extent, IoError, PowerCycle, Raid0, RaidBox, RamDevice,
-};
+use tantalum_device::{Disk, IoError, PowerCycle, Raid0, RaidBox, RamDevice, either_device};
 use tantalum_drive::{Drive, DriveLink, RecoveryError};
 
 /// A box of any kind. Cheap to clone.
@@ -42,59 +39,19 @@ pub enum AnyLink {
 
 /// The same call for each kind.
 macro_rules! each {
-    ($on:expr, $of:ident, $it:ident => $call:expr) => {
+    ($on:expr, $it:ident => $call:expr) => {
         match $on {
-            $of::Ssd($it) => $call,
-            $of::Disk($it) => $call,
-            $of::Ssds($it) => $call,
-            $of::Disks($it) => $call,
-            $of::Ram($it) => $call,
-            $of::Rams($it) => $call,
+            AnyBox::Ssd($it) => $call,
+            AnyBox::Disk($it) => $call,
+            AnyBox::Ssds($it) => $call,
+            AnyBox::Disks($it) => $call,
+            AnyBox::Ram($it) => $call,
+            AnyBox::Rams($it) => $call,
         }
     };
 }
 
-impl BlockDevice for AnyLink {
-    fn caps(&self) -> &Caps {
-        each!(self, AnyLink, d => d.caps())
-    }
-
-    fn is_alive(&self) -> bool {
-        each!(self, AnyLink, d => d.is_alive())
-    }
-
-    fn arm_queue(&self) -> Option<u32> {
-        each!(self, AnyLink, d => d.arm_queue())
-    }
-
-    fn blocks_its_thread(&self) -> bool {
-        each!(self, AnyLink, d => d.blocks_its_thread())
-    }
-
-    async fn read(&self, at: Block, buf: DataMut<'_>) -> Result<(), IoError> {
-        each!(self, AnyLink, d => d.read(at, buf).await)
-    }
-
-    async fn write(&self, at: Block, data: Data<'_>, want: Durability) -> Result<(), IoError> {
-        each!(self, AnyLink, d => d.write(at, data, want).await)
-    }
-
-    async fn write_atomic(&self, group: &[Extent<'_>]) -> Result<(), AtomicError> {
-        each!(self, AnyLink, d => d.write_atomic(group).await)
-    }
-
-    async fn flush(&self) -> Result<(), IoError> {
-        each!(self, AnyLink, d => d.flush().await)
-    }
-
-    async fn discard(&self, range: Blocks) -> Result<(), IoError> {
-        each!(self, AnyLink, d => d.discard(range).await)
-    }
-
-    async fn allocation(&self, range: Blocks) -> Result<Allocation, IoError> {
-        each!(self, AnyLink, d => d.allocation(range).await)
-    }
-}
+either_device!(AnyLink: Ssd, Disk, Ssds, Disks, Ram, Rams);
 
 impl PowerCycle for AnyBox {
     type Device = AnyLink;
@@ -111,24 +68,24 @@ impl PowerCycle for AnyBox {
     }
 
     fn cut(&self) {
-        each!(self, AnyBox, b => b.cut());
+        each!(self, b => b.cut());
     }
 
     async fn off(&self) {
-        each!(self, AnyBox, b => b.off().await);
+        each!(self, b => b.off().await);
     }
 
     /// A drive whose emergency dump is missing is salvaged, as its user would have to do. The
     /// checks find what that loses.
     async fn power_on(&self) -> Result<(), IoError> {
-        let started = each!(self, AnyBox, b => b.power_on().await);
+        let started = each!(self, b => b.power_on().await);
         if started.is_ok() || !self.drives().iter().any(misses_dump) {
             return started;
         }
         for drive in self.drives().iter().filter(|d| misses_dump(d)) {
             drive.salvage().await?;
         }
-        each!(self, AnyBox, b => b.power_on().await)
+        each!(self, b => b.power_on().await)
     }
 }
 

@@ -217,11 +217,11 @@ impl Subject for AnyBox {
     }
 
     async fn start(&self) -> Result<(), String> {
-        each!(self, AnyBox, b => Subject::start(b).await)
+        each!(self, b => Subject::start(b).await)
     }
 
     async fn settle(&self) -> Result<(), String> {
-        each!(self, AnyBox, b => b.settle().await)
+        each!(self, b => b.settle().await)
     }
 
     fn cut_copy(&self, rt: &Rt) -> Option<AnyBox> {
@@ -236,7 +236,7 @@ impl Subject for AnyBox {
     }
 
     fn audit(&self) -> Result<(), String> {
-        each!(self, AnyBox, b => Subject::audit(b))
+        each!(self, b => Subject::audit(b))
     }
 
     fn shortage(&self) -> Option<String> {
@@ -244,18 +244,18 @@ impl Subject for AnyBox {
     }
 
     fn record_operations(&self) {
-        each!(self, AnyBox, b => Subject::record_operations(b));
+        each!(self, b => Subject::record_operations(b));
     }
 
     fn take_operations(&self) -> Vec<Operation> {
-        each!(self, AnyBox, b => Subject::take_operations(b))
+        each!(self, b => Subject::take_operations(b))
     }
 
     fn fail(&self, fault: Fault, after: u64) {
-        each!(self, AnyBox, b => b.fail(fault, after));
+        each!(self, b => b.fail(fault, after));
     }
 
     fn fail_nothing(&self) {
-        each!(self, AnyBox, b => b.fail_nothing());
+        each!(self, b => b.fail_nothing());
     }
 }

@@ -1,10 +1,7 @@
 //! A member of a log: a file, a block device, a drive in an image, or a model in memory.
 
 use crate::out;
-use tantalum_device::{
-    Allocation, AtomicError, Block, BlockDevice, Blocks, Caps, Data, DataMut, Durability, Extent,
-    File, IoError, LiveBox, PowerCycle, StartError,
-};
+use tantalum_device::{File, IoError, LiveBox, PowerCycle, StartError, either_device};
 use tantalum_drive::{Drive, DriveLink};
 use tantalum_explore::{AnyBox, AnyLink};
 
@@ -32,52 +29,16 @@ pub enum MemberLink {
 
 /// The same call for each kind.
 macro_rules! each {
-    ($on:expr, $of:ident, $it:ident => $call:expr) => {
+    ($on:expr, $it:ident => $call:expr) => {
         match $on {
-            $of::File($it) => $call,
-            $of::Drive($it) => $call,
-            $of::Model($it) => $call,
+            Member::File($it) => $call,
+            Member::Drive($it) => $call,
+            Member::Model($it) => $call,
         }
     };
 }
 
-impl BlockDevice for MemberLink {
-    fn caps(&self) -> &Caps {
-        each!(self, MemberLink, d => d.caps())
-    }
-
-    fn is_alive(&self) -> bool {
-        each!(self, MemberLink, d => d.is_alive())
-    }
-
-    fn blocks_its_thread(&self) -> bool {
-        each!(self, MemberLink, d => d.blocks_its_thread())
-    }
-
-    async fn read(&self, at: Block, buf: DataMut<'_>) -> Result<(), IoError> {
-        each!(self, MemberLink, d => d.read(at, buf).await)
-    }
-
-    async fn write(&self, at: Block, data: Data<'_>, want: Durability) -> Result<(), IoError> {
-        each!(self, MemberLink, d => d.write(at, data, want).await)
-    }
-
-    async fn write_atomic(&self, group: &[Extent<'_>]) -> Result<(), AtomicError> {
-        each!(self, MemberLink, d => d.write_atomic(group).await)
-    }
-
-    async fn flush(&self) -> Result<(), IoError> {
-        each!(self, MemberLink, d => d.flush().await)
-    }
-
-    async fn discard(&self, range: Blocks) -> Result<(), IoError> {
-        each!(self, MemberLink, d => d.discard(range).await)
-    }
-
-    async fn allocation(&self, range: Blocks) -> Result<Allocation, IoError> {
-        each!(self, MemberLink, d => d.allocation(range).await)
-    }
-}
+either_device!(MemberLink: File, Drive, Model);
 
 impl PowerCycle for Member {
     type Device = MemberLink;
@@ -91,11 +52,11 @@ impl PowerCycle for Member {
     }
 
     fn cut(&self) {
-        each!(self, Member, b => b.cut());
+        each!(self, b => b.cut());
     }
 
     async fn off(&self) {
-        each!(self, Member, b => b.off().await);
+        each!(self, b => b.off().await);
     }
 
     /// A drive that does not start says why on standard error, too.
@@ -108,7 +69,7 @@ impl PowerCycle for Member {
     }
 
     async fn set_bytes(&self, bytes: u64) -> Result<(), IoError> {
-        each!(self, Member, b => b.set_bytes(bytes).await)
+        each!(self, b => b.set_bytes(bytes).await)
     }
 }
 

@@ -6,9 +6,9 @@
 
 use crate::members::{Member, Volume};
 use tantalum_device::{
-    AfterCut, Allocation, AtomicError, Block, BlockDevice, Blocks, Caps, Data, DataMut, Disk,
-    Durability, Extent, Field, File, IoError, Line, LiveBox, PowerCycle, PowerState, RaidBox,
+    AfterCut, Caps, Disk, Field, File, IoError, Line, LiveBox, PowerCycle, PowerState, RaidBox,
     RamDevice, ResizeError, ScrubOutcome, Shown, StartError, StartOutcome, UpkeepError,
+    either_device,
 };
 use tantalum_drive::Drive;
 use tantalum_log::LogVolume;
@@ -56,68 +56,20 @@ pub enum ServedLink {
 
 /// The same call for each kind.
 macro_rules! each {
-    ($on:expr, $of:ident, $it:ident => $call:expr) => {
+    ($on:expr, $it:ident => $call:expr) => {
         match $on {
-            $of::Drive($it) => $call,
-            $of::Log($it) => $call,
-            $of::Cache($it) => $call,
-            $of::Ram($it) => $call,
-            $of::Disk($it) => $call,
-            $of::Disks($it) => $call,
-            $of::File($it) => $call,
+            ServedBox::Drive($it) => $call,
+            ServedBox::Log($it) => $call,
+            ServedBox::Cache($it) => $call,
+            ServedBox::Ram($it) => $call,
+            ServedBox::Disk($it) => $call,
+            ServedBox::Disks($it) => $call,
+            ServedBox::File($it) => $call,
         }
     };
 }
 
-impl BlockDevice for ServedLink {
-    fn caps(&self) -> &Caps {
-        each!(self, ServedLink, d => BlockDevice::caps(d))
-    }
-
-    fn is_alive(&self) -> bool {
-        each!(self, ServedLink, d => BlockDevice::is_alive(d))
-    }
-
-    fn arm_queue(&self) -> Option<u32> {
-        each!(self, ServedLink, d => BlockDevice::arm_queue(d))
-    }
-
-    fn blocks_its_thread(&self) -> bool {
-        each!(self, ServedLink, d => BlockDevice::blocks_its_thread(d))
-    }
-
-    async fn read(&self, at: Block, buf: DataMut<'_>) -> Result<(), IoError> {
-        each!(self, ServedLink, d => BlockDevice::read(d, at, buf).await)
-    }
-
-    async fn write(&self, at: Block, data: Data<'_>, want: Durability) -> Result<(), IoError> {
-        each!(self, ServedLink, d => BlockDevice::write(d, at, data, want).await)
-    }
-
-    async fn write_atomic(&self, group: &[Extent<'_>]) -> Result<(), AtomicError> {
-        each!(self, ServedLink, d => BlockDevice::write_atomic(d, group).await)
-    }
-
-    async fn flush(&self) -> Result<(), IoError> {
-        each!(self, ServedLink, d => BlockDevice::flush(d).await)
-    }
-
-    async fn discard(&self, range: Blocks) -> Result<(), IoError> {
-        each!(self, ServedLink, d => BlockDevice::discard(d, range).await)
-    }
-
-    async fn allocation(&self, range: Blocks) -> Result<Allocation, IoError> {
-        each!(self, ServedLink, d => BlockDevice::allocation(d, range).await)
-    }
-
-    fn wants_exits(&self) -> bool {
-        each!(self, ServedLink, d => BlockDevice::wants_exits(d))
-    }
-
-    async fn left(&self, range: Blocks, data: Option<Data<'_>>) -> Result<(), IoError> {
-        each!(self, ServedLink, d => BlockDevice::left(d, range, data).await)
-    }
-}
+either_device!(ServedLink: Drive, Log, Cache, Ram, Disk, Disks, File);
 
 impl PowerCycle for ServedBox {
     type Device = ServedLink;
@@ -135,101 +87,101 @@ impl PowerCycle for ServedBox {
     }
 
     fn cut(&self) {
-        each!(self, ServedBox, b => PowerCycle::cut(b));
+        each!(self, b => PowerCycle::cut(b));
     }
 
     async fn off(&self) {
-        each!(self, ServedBox, b => PowerCycle::off(b).await);
+        each!(self, b => PowerCycle::off(b).await);
     }
 
     async fn power_on(&self) -> Result<(), IoError> {
-        each!(self, ServedBox, b => PowerCycle::power_on(b).await)
+        each!(self, b => PowerCycle::power_on(b).await)
     }
 
     async fn set_bytes(&self, bytes: u64) -> Result<(), IoError> {
-        each!(self, ServedBox, b => PowerCycle::set_bytes(b, bytes).await)
+        each!(self, b => PowerCycle::set_bytes(b, bytes).await)
     }
 }
 
 impl LiveBox for ServedBox {
     fn title(&self) -> String {
-        each!(self, ServedBox, b => LiveBox::title(b))
+        each!(self, b => LiveBox::title(b))
     }
 
     fn power_state(&self) -> PowerState {
-        each!(self, ServedBox, b => LiveBox::power_state(b))
+        each!(self, b => LiveBox::power_state(b))
     }
 
     fn promises(&self) -> Caps {
-        each!(self, ServedBox, b => LiveBox::promises(b))
+        each!(self, b => LiveBox::promises(b))
     }
 
     async fn bring_up(&self, salvage: bool) -> Result<Vec<String>, StartError> {
-        each!(self, ServedBox, b => LiveBox::bring_up(b, salvage).await)
+        each!(self, b => LiveBox::bring_up(b, salvage).await)
     }
 
     async fn recovered(&self) -> Result<(), StartError> {
-        each!(self, ServedBox, b => LiveBox::recovered(b).await)
+        each!(self, b => LiveBox::recovered(b).await)
     }
 
     fn verify(&self) -> Result<(), String> {
-        each!(self, ServedBox, b => LiveBox::verify(b))
+        each!(self, b => LiveBox::verify(b))
     }
 
     fn failure(&self) -> Option<String> {
-        each!(self, ServedBox, b => LiveBox::failure(b))
+        each!(self, b => LiveBox::failure(b))
     }
 
     fn stopped_by(&self) -> Option<String> {
-        each!(self, ServedBox, b => LiveBox::stopped_by(b))
+        each!(self, b => LiveBox::stopped_by(b))
     }
 
     fn watch_cut(&self) -> AfterCut {
-        each!(self, ServedBox, b => LiveBox::watch_cut(b))
+        each!(self, b => LiveBox::watch_cut(b))
     }
 
     fn last_start(&self) -> StartOutcome {
-        each!(self, ServedBox, b => LiveBox::last_start(b))
+        each!(self, b => LiveBox::last_start(b))
     }
 
     fn left_behind(&self) -> Option<String> {
-        each!(self, ServedBox, b => LiveBox::left_behind(b))
+        each!(self, b => LiveBox::left_behind(b))
     }
 
     async fn resize(&self, flash_bytes: u64) -> Result<String, ResizeError> {
-        each!(self, ServedBox, b => LiveBox::resize(b, flash_bytes).await)
+        each!(self, b => LiveBox::resize(b, flash_bytes).await)
     }
 
     async fn scrub(&self) -> Result<ScrubOutcome, UpkeepError> {
-        each!(self, ServedBox, b => LiveBox::scrub(b).await)
+        each!(self, b => LiveBox::scrub(b).await)
     }
 
     async fn clean(&self) -> Result<(), UpkeepError> {
-        each!(self, ServedBox, b => LiveBox::clean(b).await)
+        each!(self, b => LiveBox::clean(b).await)
     }
 
     async fn detach(&self) -> Result<u64, UpkeepError> {
-        each!(self, ServedBox, b => LiveBox::detach(b).await)
+        each!(self, b => LiveBox::detach(b).await)
     }
 
     async fn close(&self) -> Result<(), IoError> {
-        each!(self, ServedBox, b => LiveBox::close(b).await)
+        each!(self, b => LiveBox::close(b).await)
     }
 
     fn shut(&self) -> Result<(), String> {
-        each!(self, ServedBox, b => LiveBox::shut(b))
+        each!(self, b => LiveBox::shut(b))
     }
 
     fn status_fields(&self) -> Vec<Field> {
-        each!(self, ServedBox, b => LiveBox::status_fields(b))
+        each!(self, b => LiveBox::status_fields(b))
     }
 
     fn status_lines(&self) -> Vec<Line> {
-        each!(self, ServedBox, b => LiveBox::status_lines(b))
+        each!(self, b => LiveBox::status_lines(b))
     }
 
     fn shown(&self) -> Shown {
-        each!(self, ServedBox, b => LiveBox::shown(b))
+        each!(self, b => LiveBox::shown(b))
     }
 }
 
@@ -251,7 +203,9 @@ mod tests {
     fn each_method_goes_to_the_box() {
         let contract = include_str!("../../../../device/src/contract.rs");
         let live = include_str!("../../../../device/src/live.rs");
-        let here = include_str!("boxes.rs");
+        let forward = include_str!("../../../../device/src/forward.rs");
+        let (_, either) = forward.split_once("macro_rules! either_device").unwrap();
+        let here = [include_str!("boxes.rs"), either].concat();
         let mut seen = 0;
         for (text, of) in [(contract, "BlockDevice"), (contract, "PowerCycle"), (live, "LiveBox")] {
             for name in methods(text, of) {
