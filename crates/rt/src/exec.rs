@@ -125,7 +125,7 @@ impl Runtime {
     /// let task = async move { 6 };
     /// assert_eq!(runtime.block_on(task).unwrap(), 6);
     /// ```
-    /// ```compile_fail,E0505
+    /// ```compile_fail,E0382
     /// # use tantalum_rt::Runtime;
     /// let mut runtime = Runtime::virtual_time(1);
     /// let task = async move { runtime.block_on(async { 6 }).unwrap() };

@@ -30,6 +30,20 @@ pub fn run(program: &str, arguments: &[impl AsRef<OsStr> + std::fmt::Debug]) {
     assert!(output.status.success(), "{program} {arguments:?}: {output:?}");
 }
 
+/// Unmounts what is there. A process that another test has just forked has copies of all open files
+/// until it runs its program, also of one that was read there a moment ago: then it is tried again.
+pub fn unmount(dir: impl AsRef<OsStr>) {
+    for _ in 0..1500 {
+        let output = Command::new("umount").arg(&dir).output().expect("it starts");
+        if output.status.success() {
+            return;
+        }
+        assert!(String::from_utf8_lossy(&output.stderr).contains("busy"), "{output:?}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    panic!("{:?} stays busy", dir.as_ref());
+}
+
 /// The table of mounts. (A test mounts something whose name is no UTF-8.)
 pub fn mounts() -> String {
     String::from_utf8_lossy(&fs::read("/proc/self/mountinfo").expect("mounts")).into_owned()

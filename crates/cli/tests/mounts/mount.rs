@@ -1,7 +1,7 @@
 //! `tantalum drive mount` with the kernel: FUSE, loop devices, ext4, XFS. Needs root, and
 //! `scripts/install-mount-tools`.
 
-use crate::mounting::{Mounted, Place, output, possible, run, tantalum};
+use crate::mounting::{Mounted, Place, output, possible, run, tantalum, unmount};
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::Write;
@@ -237,7 +237,7 @@ fn what_is_mounted_in_the_place_of_a_drive_stays() {
     assert_eq!(mounted.wait(), Some(0), "{}", mounted.said());
     assert!(mounted.said().contains("was unmounted by another process"), "{}", mounted.said());
     // (This fails if nothing is mounted there.)
-    run("umount", &[&dir]);
+    unmount(&dir);
     place.assert_clean();
 }
 
@@ -266,14 +266,14 @@ fn a_drive_that_another_process_unmounts_ends() {
         fs::create_dir(&odd).expect("a directory");
         run("mount", &[OsStr::new("-t"), "tmpfs".as_ref(), "none".as_ref(), odd.as_ref()]);
         std::thread::sleep(Duration::from_millis(500));
-        run("umount", &[&odd]);
+        unmount(&odd);
         std::thread::sleep(Duration::from_millis(500));
         assert!(!mounted.said().contains("unmounted"), "{more:?}: {}", mounted.said());
         run(env!("CARGO_BIN_EXE_tantalum"), &["drive", "cut", &image]);
-        run("umount", &[&dir]);
+        unmount(&dir);
         run(env!("CARGO_BIN_EXE_tantalum"), &["drive", "restore", &image]);
         write(8192);
-        run("umount", &[&dir]);
+        unmount(&dir);
         assert_eq!(mounted.wait(), Some(0), "{more:?}: {}", mounted.said());
         let said = format!("{dir} was unmounted by another process: this process ends");
         assert_eq!(mounted.said().matches(&said).count(), 1, "{more:?}: {}", mounted.said());

@@ -1,7 +1,7 @@
 //! `tantalum cache mount` of the volume as a file: a program tells of pages that left its memory.
 //! Needs root.
 
-use crate::mounting::{Mounted, Place, possible, run, tantalum};
+use crate::mounting::{Mounted, Place, possible, run, tantalum, unmount};
 use rustix::io::Errno;
 use rustix::ioctl::{Setter, ioctl};
 use std::fs;
@@ -123,7 +123,7 @@ fn a_mounted_cache_is_unmounted_and_given_up() {
     fs::create_dir(&alone).expect("a directory");
     run("mount", &["-o", &format!("loop,ro,offset={VOLUME}"), &slow, &alone]);
     let last = fs::read(Path::new(&alone).join("last"));
-    run("umount", &[&alone]);
+    unmount(&alone);
     assert_eq!(last.expect("the file"), [7; 10_000]);
 }
 
