@@ -55,6 +55,8 @@ pub struct Busy {
     pub at: PathBuf,
     /// Its users.
     pub users: Vec<User>,
+    /// What the program that unmounts gave as its reason.
+    pub why: Option<String>,
 }
 
 /// See the module.
@@ -357,7 +359,9 @@ impl<B: LiveBox> Layers<B> {
         let ended = self.program(program, &[how, &[&name]].concat()).await;
         let ended = ended.and_then(|ended| ended.ok("unmounting").map(drop));
         match ended {
-            Err(_) if is_mounted(at) => Err(Busy { at: at.to_path_buf(), users: table::users(at) }),
+            Err(why) if is_mounted(at) => {
+                Err(Busy { at: at.to_path_buf(), users: table::users(at), why: Some(why) })
+            }
             // It is unmounted here, by this process or another.
             _ => self.copies_are_gone(at),
         }
@@ -375,7 +379,7 @@ impl<B: LiveBox> Layers<B> {
             return Ok(());
         }
         *self.leaving.borrow_mut() = Some(left);
-        Err(Busy { at: at.to_path_buf(), users })
+        Err(Busy { at: at.to_path_buf(), users, why: None })
     }
 
     async fn detach_disk(&self) {
@@ -586,9 +590,11 @@ impl fmt::Display for Busy {
         for (i, user) in self.users.iter().take(8).enumerate() {
             write!(f, "{}{user}", if i > 0 { ", " } else { "" })?;
         }
-        match self.users.len() {
-            0 => f.write_str("something that cannot be seen from here"),
-            count if count > 8 => write!(f, ", and {} more", count - 8),
+        match (self.users.len(), &self.why) {
+            // It need not be in use: the program may lack something.
+            (0, Some(why)) => write!(f, "something that cannot be seen from here ({why})"),
+            (0, None) => f.write_str("something that cannot be seen from here"),
+            (count, _) if count > 8 => write!(f, ", and {} more", count - 8),
             _ => Ok(()),
         }
     }
@@ -599,4 +605,17 @@ pub fn left_by_a_second_signal(busy: &Busy) -> String {
     format!(
         "{busy}. It is unmounted as soon as they are done; a second signal leaves it to its users"
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Who looks for users that are not there has to know what else it may be.
+    #[test]
+    fn a_mount_without_users_names_the_reason_of_the_program() {
+        let why = "unmounting failed (1): fusermount3: failed to open /etc/mtab";
+        let busy = Busy { at: "/mnt/x".into(), users: Vec::new(), why: Some(why.to_string()) };
+        assert!(busy.to_string().ends_with(&format!("({why})")), "{busy}");
+    }
 }
