@@ -14,7 +14,7 @@ pub struct Region {
     #[cfg(not(loom))]
     words: usize,
     /// The memory, if it is the region's own. (A model of threads has no other.)
-    _own: Option<Arc<[Line]>>,
+    _own: Option<Arc<Vec<Line>>>,
 }
 
 #[repr(align(64))]
@@ -34,16 +34,17 @@ impl Region {
     /// Memory of this process alone, all zero. `bytes` is rounded up to whole cache lines.
     #[must_use]
     pub fn owned(bytes: usize) -> Region {
-        let line = || Line(std::array::from_fn(|_| Word::new(0)));
-        #[cfg_attr(loom, expect(unused_mut, reason = "a model has no pages"))]
-        let mut lines: Vec<Line> =
-            (0..bytes.div_ceil(size_of::<u64>() * LINE)).map(|_| line()).collect();
+        let count = bytes.div_ceil(size_of::<u64>() * LINE);
+        let mut lines: Vec<Line> = Vec::with_capacity(count);
+        // Asked for before the first write, and never moved: the system gives large pages to memory
+        // that is written for the first time.
         #[cfg(not(loom))]
-        tantalum_rt::large_pages(&mut lines);
-        let own: Arc<[Line]> = lines.into();
+        tantalum_rt::large_pages(lines.spare_capacity_mut());
+        lines.resize_with(count, || Line(std::array::from_fn(|_| Word::new(0))));
+        let own = Arc::new(lines);
         Region {
             #[cfg(not(loom))]
-            first: std::ptr::NonNull::from(&*own).cast(),
+            first: std::ptr::NonNull::from(own.as_slice()).cast(),
             #[cfg(not(loom))]
             words: own.len() * LINE,
             _own: Some(own),
