@@ -432,12 +432,19 @@ impl Rt {
             let value = future.await;
             finisher.finish(value);
         };
+        self.enter(domain, name.into(), foreground, Box::pin(body));
+        join
+    }
+
+    /// Puts a task into a domain that is alive. (Apart, as [`Rt::spawn_in`] is compiled for each kind
+    /// of future.)
+    fn enter(&self, domain: Key, name: Cow<'static, str>, foreground: bool, body: BoxFuture) {
         let mut tasks = self.inner.tasks.borrow_mut();
         let id = TaskId(tasks.next_key());
         let waker = self.waker(id);
         tasks.insert(Task {
-            body: Some((Box::pin(body), waker)),
-            name: name.into(),
+            body: Some((body, waker)),
+            name,
             on: "its first turn",
             foreground,
             queued: true,
@@ -454,7 +461,6 @@ impl Rt {
                 d.weed_at = (d.tasks.len() * 2).max(64);
             }
         }
-        join
     }
 
     pub(crate) fn kill(&self, domain: Key) {
