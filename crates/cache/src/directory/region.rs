@@ -102,3 +102,38 @@ impl Region {
         }
     }
 }
+
+#[cfg(all(test, target_os = "linux", not(loom)))]
+mod tests {
+    use super::*;
+    use std::fs::read_to_string;
+
+    /// The flags of the mapping that has this address.
+    fn flags(at: usize) -> String {
+        let all = read_to_string("/proc/self/smaps").expect("the mappings of this process");
+        let mut inside = false;
+        for line in all.lines() {
+            let range = line.split(' ').next().and_then(|range| range.split_once('-'));
+            if let Some((from, to)) = range {
+                let number = |text| usize::from_str_radix(text, 16).ok();
+                inside = number(from) <= Some(at) && Some(at) < number(to);
+            } else if let Some(flags) = line.strip_prefix("VmFlags:").filter(|_| inside) {
+                return flags.to_owned();
+            }
+        }
+        panic!("no mapping has {at:x}");
+    }
+
+    #[test]
+    fn its_own_memory_is_zero_and_asks_for_large_pages() {
+        let region = Region::owned(24 << 20);
+        assert_eq!(region.bytes(), 24 << 20);
+        assert!((0..region.words()).all(|at| region.word(at).get() == 0));
+        // (A kernel that is built without large pages refuses to be asked.)
+        if std::path::Path::new("/sys/kernel/mm/transparent_hugepage").exists() {
+            let middle = std::ptr::from_ref(region.word(region.words() / 2)).addr();
+            let flags = flags(middle);
+            assert!(flags.split(' ').any(|flag| flag == "hg"), "{flags}");
+        }
+    }
+}
