@@ -109,6 +109,7 @@ mod tests {
     use std::fs::read_to_string;
 
     /// The flags of the mapping that has this address.
+    #[expect(clippy::disallowed_methods, reason = "the system tells of mappings in a file")]
     fn flags(at: usize) -> String {
         let all = read_to_string("/proc/self/smaps").expect("the mappings of this process");
         let mut inside = false;
