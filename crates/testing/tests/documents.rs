@@ -110,6 +110,34 @@ fn pages_and_pictures_have_the_cuts_of_the_report() {
     }
 }
 
+/// README.md and docs/limits.md say how true the models are as docs/fidelity.md adds it up.
+#[test]
+fn how_true_the_models_are_is_the_same_everywhere() {
+    let one_line = |name: &str| {
+        let text = read(&root().join(name));
+        text.split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    let fidelity = one_line("docs/fidelity.md");
+    let (_, sums) = fidelity.split_once("All together it is ").expect("fidelity.md has sums");
+    let numbers = sums.split([' ', '(']).filter(|word| word.parse::<f64>().is_ok());
+    let numbers: Vec<&str> = numbers.take(6).collect();
+    let [fitted, off, predicted, off_too, most, most_off] = numbers[..] else {
+        panic!("fidelity.md has {numbers:?}")
+    };
+    let without = predicted.parse::<u32>().expect("a number") - most.parse::<u32>().expect("one");
+    assert_eq!(without, 4, "README.md and limits.md say that four are left out");
+    for (name, says) in [
+        ("README.md", format!("{fitted} numbers, {off} % off on average.")),
+        ("README.md", format!("predict {predicted} others; these are {off_too} % off on average,")),
+        ("README.md", format!("{most_off} % without four of")),
+        ("docs/limits.md", format!("Fitted: {fitted} numbers, off by {off} % on average.")),
+        ("docs/limits.md", format!("{predicted} numbers, off by {off_too} % on average,")),
+        ("docs/limits.md", format!("{most_off} % without four of them")),
+    ] {
+        assert!(one_line(name).contains(&says), "{name} does not say: {says}");
+    }
+}
+
 /// CONTRIBUTING.md lists the steps of `.ci/run`: all of them, by the names that are printed, in their
 /// order.
 #[test]
