@@ -11,6 +11,8 @@ use std::ptr::null_mut;
 use tantalum_rt::Nanos;
 
 /// An open database. It belongs to its guest, and closes when it drops.
+///
+/// See [the crate](crate) for an example.
 pub struct Connection<'g> {
     pub(crate) db: *mut ffi::sqlite3,
     pub(crate) ctx: &'g Ctx,

@@ -38,6 +38,8 @@ pub enum Temporaries {
 }
 
 /// How guests run.
+///
+/// See [the crate](crate) for an example.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
     /// CPU time of one step of a statement.

@@ -47,6 +47,8 @@ impl<'a> From<&'a [u8]> for Value<'a> {
 }
 
 /// A prepared statement.
+///
+/// See [the crate](crate) for an example.
 pub struct Statement<'c> {
     connection: &'c Connection<'c>,
     statement: *mut ffi::sqlite3_stmt,

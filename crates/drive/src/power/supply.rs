@@ -38,6 +38,8 @@ pub struct PowerLoss {
 }
 
 /// All power losses of a drive.
+///
+/// See [`Drive::last_power_loss`](crate::Drive::last_power_loss) for an example of one.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct PowerLosses {
     /// How many there were.
