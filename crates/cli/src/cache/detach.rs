@@ -6,6 +6,7 @@
 
 use super::started::{Failed, with_volume};
 use crate::bar::Bar;
+use crate::counted::counted;
 use crate::drive::remote;
 use crate::members::{
     CacheDescription, LabelPlace, cache_in_words, cache_told, is_cache, is_description,
@@ -88,7 +89,12 @@ pub fn detach(arguments: &DetachArguments) -> u8 {
 fn try_detach(path: &Path) -> Result<(CacheDescription, u64), Failed> {
     with_volume(path, async |volume| {
         let cache = volume.cache().ok_or("it does not start")?;
-        cache.detach().await.map_err(cache_in_words)
+        let detached = cache.detach().await.map_err(cache_in_words);
+        if detached.is_err() {
+            // Nothing was given up: the next start is warm. What is wrong is told already.
+            let _ = volume.close().await;
+        }
+        detached
     })?;
     let description = CacheDescription::read(path).map_err(|why| (why, out::FAILED))?;
     let first_byte = if description.label == LabelPlace::Begin { 1 << 20 } else { 0 };
@@ -159,7 +165,8 @@ fn watch(path: &Path, bar: &Bar, over: Receiver<()>) {
         };
         let done = written.saturating_sub(*begin.get_or_insert(written));
         bar.set_length(done + dirty);
-        bar.set_message(format!("{done} pages brought to the slow device, {dirty} to go"));
+        let pages = counted(done, "page", "pages");
+        bar.set_message(format!("{pages} brought to the slow device, {dirty} to go"));
         bar.advance(done.saturating_sub(bar.position()), "pages brought to the slow device");
         let users = status.lines.into_iter().find(|line| line.label == "in use");
         let users = users.map(|line| line.text);

@@ -129,6 +129,25 @@ fn a_served_cache_is_scrubbed_while_it_is_used() {
     }
 }
 
+/// A cache that cannot be given up, since a page is lost, stays as it was: its next start is warm.
+#[test]
+fn a_cache_that_is_not_given_up_stays_closed_in_good_order() {
+    let (at, flash, _) = made("not-given-up", &[]);
+    let socket = socket("not-given-up.sock");
+    let serving = serve(&at, &socket);
+    let mut nbd = Nbd::connect(&socket).expect("a server");
+    for n in 1..=3 {
+        nbd.write(u64::from(n), &whole(n)).expect("written");
+    }
+    nbd.flush().expect("flushed");
+    assert_eq!(serving.stop().0, Some(0));
+    damage(&flash, &whole(2));
+    let said = cache("detach", &[&at], 1).1;
+    assert!(said.contains("page 2") && said.lines().count() == 1, "{said}");
+    let said = cache("inspect", &[&at], 0).0;
+    assert!(said.contains("ended in good order"), "{said}");
+}
+
 /// A block full of this number.
 fn numbered(number: u64) -> [u8; 4096] {
     let bytes = number.to_le_bytes().repeat(512);
