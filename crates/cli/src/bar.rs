@@ -1,9 +1,10 @@
 //! A progress bar for long work that an interrupt can end early.
 
-use crate::{interrupt, out, units};
+use crate::interrupt::Stop;
+use crate::{out, units};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 #[allow(clippy::disallowed_types, reason = "the edge: how long a user has waited")]
 use std::time::Instant;
 
@@ -63,7 +64,7 @@ const EVERY: u64 = 10;
 #[derive(Clone)]
 pub struct Bar {
     bar: ProgressBar,
-    over: Arc<AtomicBool>,
+    over: Stop,
     began: Began,
     lines: Arc<Lines>,
 }
@@ -80,7 +81,7 @@ impl Bar {
             Err(_) => bar,
         };
         let lines = Arc::new(Lines::new(EVERY, !bar.is_hidden()));
-        Bar { bar, over: Arc::default(), began: Began::now(), lines }
+        Bar { bar, over: Stop::default(), began: Began::now(), lines }
     }
 
     /// So much more is done, of what has this name.
@@ -104,18 +105,13 @@ impl Bar {
 
     /// Makes Ctrl-C end the work, whose result is then shown; a second one ends the program.
     pub fn end_at_interrupt(&self) {
-        let Bar { bar, over, .. } = self.clone();
-        interrupt::at_each(move || {
-            if over.swap(true, Ordering::Relaxed) {
-                bar.finish_and_clear();
-                std::process::exit(out::INTERRUPTED);
-            }
-        });
+        let bar = self.bar.clone();
+        self.over.set_at_interrupt(move || bar.finish_and_clear());
     }
 
     /// Whether the user interrupted the work.
     pub fn is_over(&self) -> bool {
-        self.over.load(Ordering::Relaxed)
+        self.over.is_set()
     }
 
     /// Removes the bar from the terminal.

@@ -1,12 +1,13 @@
 //! `tantalum drive bench`: how fast the simulation itself is.
 
 use crate::bar::{Bar, Began, Lines};
+use crate::interrupt::{self, Finished};
 use crate::{out, units};
 use clap::Args;
 use std::fmt::Write;
 use std::rc::Rc;
 use tantalum_drive::Design;
-use tantalum_lab::bench::{self, BenchReport};
+use tantalum_lab::bench::{self, BenchReport, BenchRun};
 use tantalum_lab::subject::ssd_preset;
 
 /// Arguments of `tantalum drive bench`.
@@ -19,7 +20,9 @@ Examples:
   tantalum drive bench --design durassd --fill 100% --overwrite 50%
 
 Rates are per second of processor time, so a busy machine disturbs them less. Compare
-them as ratios, on one machine.")]
+them as ratios, on one machine.
+Exit codes: 0; 1, the drive failed; 2, there is no such design; 130, interrupted: the
+runs that have ended are printed.")]
 pub struct DriveArguments {
     /// Print JSON: {"runs": [{"name", "requests_per_cpu_second", "start_up_s",
     /// "write_amplification", "peak_rss_mib"}], "timer_events_per_second"}
@@ -45,17 +48,41 @@ pub struct DriveArguments {
 
 /// Runs the command; returns the exit code.
 pub fn bench(arguments: &DriveArguments) -> u8 {
-    let report = match &arguments.design {
-        None => bench::drive(arguments.thousandths, |what| out::note(format_args!("{what} ..."))),
-        Some(name) => match ssd_preset(name).map(|design| full(&design, arguments)) {
-            Ok(Ok(report)) => report,
-            Ok(Err(message)) => return out::error(message, out::FAILED),
-            Err(message) => return out::error(message, out::USAGE),
-        },
+    let design = match arguments.design.as_deref().map(ssd_preset).transpose() {
+        Ok(design) => design,
+        Err(message) => return out::error(message, out::USAGE),
     };
-    let text = match arguments.json {
-        true => serde_json::to_string_pretty(&report).map(|json| json + "\n"),
-        false => Ok(lines(&report)),
+    let DriveArguments { json, thousandths, fill, overwrite, .. } = *arguments;
+    let names = match &design {
+        None => bench::names_of_drive(),
+        Some(design) => bench::names_of_full(design, fill, overwrite),
+    };
+    let style = "{bar:20} {percent} %, {eta} left  {wide_msg}";
+    let bar = design.as_ref().map(|_| Bar::new(WHOLE, style));
+    let shown = bar.clone();
+    let finished = Finished::printed_at_interrupt(move |runs: Vec<BenchRun>| {
+        shown.iter().for_each(Bar::clear);
+        let ended = runs.len();
+        if json || ended > 0 {
+            print(&BenchReport { runs, timer_events_per_second: None }, json);
+        }
+        interrupt::over(&names, ended);
+    });
+    let ended = |run: &BenchRun| finished.add(run.clone());
+    let report = match design.zip(bar) {
+        None => Ok(bench::drive(thousandths, |what| out::note(format_args!("{what} ...")), ended)),
+        Some((design, bar)) => full(&design, arguments, &bar, ended),
+    };
+    match report {
+        Ok(report) => finished.end(|_| print(&report, json)),
+        Err(message) => out::error(message, out::FAILED),
+    }
+}
+
+fn print(report: &BenchReport, json: bool) -> u8 {
+    let text = match json {
+        true => serde_json::to_string_pretty(report).map(|json| json + "\n"),
+        false => Ok(lines(report)),
     };
     match text {
         Ok(text) => out::bytes(text.as_bytes()),
@@ -68,8 +95,12 @@ const WHOLE: u64 = 1000;
 /// Seconds between two lines where there is no terminal.
 const EVERY: u64 = 10;
 
-fn full(design: &Design, arguments: &DriveArguments) -> Result<BenchReport, String> {
-    let bar = Bar::new(WHOLE, "{bar:20} {percent} %, {eta} left  {wide_msg}");
+fn full(
+    design: &Design,
+    arguments: &DriveArguments,
+    bar: &Bar,
+    ended: impl FnMut(&BenchRun),
+) -> Result<BenchReport, String> {
     let (began, lines) = (Began::now(), Rc::new(Lines::new(EVERY, !bar.is_hidden())));
     let shown = bar.clone();
     let tell = move |what: &str, done: f64| {
@@ -84,7 +115,7 @@ fn full(design: &Design, arguments: &DriveArguments) -> Result<BenchReport, Stri
             out::note(format_args!("{after}: {what}: {:.0} %", done * 100.0));
         }
     };
-    let report = bench::full(design, arguments.fill, arguments.overwrite, tell);
+    let report = bench::full(design, arguments.fill, arguments.overwrite, tell, ended);
     bar.clear();
     report.map_err(|e| e.to_string())
 }

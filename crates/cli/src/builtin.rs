@@ -4,8 +4,10 @@
 //!    `experiments/NAME.toml`, as documents name it, are the same one.
 //! 2. The text is that of the repository's `experiments/`, to the last byte.
 
-use crate::input;
 use crate::table::behind;
+use crate::{input, out, repeat};
+use clap::parser::ValueSource;
+use clap::{Arg, ArgMatches, Command};
 use std::borrow::Cow;
 use std::fmt::Write;
 use std::path::Path;
@@ -55,6 +57,14 @@ pub const RUNS: &[BuiltIn] = built_in![
 
 /// Those of `tantalum crash`.
 pub const CRASHES: &[BuiltIn] = built_in!["crash"];
+
+/// The commands that list what is built in unless a file or a name is given: each with what it
+/// takes, and the name of one.
+const LISTING: [(&str, &str, &str); 3] = [
+    ("run", "an experiment", "first"),
+    ("crash", "an exploration", "crash"),
+    ("search", "an experiment", "spartan"),
+];
 
 impl BuiltIn {
     /// Its title, a line.
@@ -134,7 +144,45 @@ pub fn as_json(all: &[BuiltIn]) -> serde_json::Value {
     serde_json::json!({"built_in": all.iter().map(one).collect::<Vec<_>>()})
 }
 
-/// The same with how long each takes, and how to begin a file of one's own.
+/// Prints a list, or writes it as JSON to where `--json` says; returns the exit code.
+pub fn show(json: Option<&Path>, list: &str, as_json: &serde_json::Value) -> u8 {
+    match json {
+        Some(file) => out::json_to(as_json, file),
+        None => out::bytes(list.as_bytes()),
+    }
+}
+
+/// What to say of options that are for an experiment where none is named, in a line. `all` is the
+/// whole command line, and `matches` is what the user gave.
+pub fn nameless(matches: &ArgMatches, all: &Command) -> Option<String> {
+    let (verb, given) = matches.subcommand()?;
+    let (_, what, name) = LISTING.iter().find(|(of, ..)| *of == verb)?;
+    if given.contains_id("experiment") {
+        return None;
+    }
+    let id = |option: &Arg| option.get_id().as_str().to_string();
+    let is_given =
+        |option: &&Arg| given.value_source(&id(option)) == Some(ValueSource::CommandLine);
+    let options: Vec<&Arg> = all.find_subcommand(verb)?.get_arguments().filter(is_given).collect();
+    // (The list itself may be JSON.)
+    let is_for_one = |option: &&&Arg| !["init", "json"].contains(&id(option).as_str());
+    let first = options.iter().find(is_for_one)?.get_long()?;
+    let mut words = vec![verb.to_string(), (*name).to_string()];
+    for option in options {
+        let long = format!("--{}", option.get_long()?);
+        if !option.get_action().takes_values() {
+            words.push(long);
+            continue;
+        }
+        for value in given.get_raw(&id(option))? {
+            words.extend([long.clone(), value.to_string_lossy().into_owned()]);
+        }
+    }
+    let line = repeat::line(&words);
+    Some(format!("--{first}: it is for {what}; name one: `tantalum {line}`"))
+}
+
+/// A list with how long each takes, and how to begin a file of one's own.
 pub fn list_with_times(of: &str, what: &str, all: &[BuiltIn]) -> String {
     let title = format!("Built-in {what}; run one with `tantalum {of} NAME`");
     let list = list(&title, all.iter().map(|one| (one, one.takes().to_string())));

@@ -26,10 +26,12 @@ mod started;
 mod words;
 
 #[cfg(feature = "live")]
-use crate::drive::{RunningCommand, running};
-use clap::Subcommand;
+use crate::drive::{RunningCommand, running_of};
+#[cfg(feature = "live")]
+use crate::members::Group;
 #[cfg(not(feature = "live"))]
-use std::ffi::OsString;
+use crate::without::cache as missing;
+use clap::Subcommand;
 
 #[cfg(feature = "live")]
 pub use words::in_words_of_caches;
@@ -57,14 +59,18 @@ pub enum CacheCommand {
     Detach(detach::DetachArguments),
     /// Replay recorded page I/Os through replacement policies, and count what each costs
     Sim(sim::SimArguments),
-    /// Measure the directory of a cache in memory, or a cache on devices
+    #[cfg_attr(
+        feature = "live",
+        doc = "Measure the directory of a cache in memory, or a cache on devices"
+    )]
+    #[cfg_attr(not(feature = "live"), doc = "Measure the directory of a cache in memory")]
     Bench(bench::BenchArguments),
     #[cfg(feature = "live")]
     #[command(flatten)]
     Running(Box<RunningCommand>),
     #[cfg(not(feature = "live"))]
-    #[command(external_subcommand)]
-    Missing(Vec<OsString>),
+    #[command(flatten)]
+    Missing(missing::MissingCommand),
 }
 
 /// Runs a command; returns the exit code.
@@ -85,12 +91,8 @@ pub fn cache(command: &CacheCommand) -> u8 {
         CacheCommand::Sim(arguments) => sim::sim(arguments),
         CacheCommand::Bench(arguments) => bench::bench(arguments),
         #[cfg(feature = "live")]
-        CacheCommand::Running(command) => running(command),
+        CacheCommand::Running(command) => running_of(command, Some(Group::Cache)),
         #[cfg(not(feature = "live"))]
-        CacheCommand::Missing(words) => {
-            let word = words.first().map(|word| word.to_string_lossy()).unwrap_or_default();
-            let what = format!("this build has no `tantalum cache {word}`");
-            crate::out::error(format_args!("{what}: {}", crate::out::NOT_HERE), crate::out::USAGE)
-        }
+        CacheCommand::Missing(command) => missing::missing(command),
     }
 }

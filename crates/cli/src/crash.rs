@@ -5,6 +5,7 @@ mod progress;
 mod summary;
 
 use crate::counted::{counted, were};
+use crate::file_kind::Kind;
 use crate::random::random;
 use crate::{builtin, file_kind, init, near, out, repeat, units};
 use clap::Args;
@@ -18,14 +19,11 @@ use tantalum_lab::file::crash::CrashFile;
 use tantalum_lab::report::crash::survey_json;
 use tantalum_rt::Nanos;
 
-/// The exploration that options without a file are for. It is built in.
-const DEFAULT: &str = "crash";
-
 /// Findings of a row that are printed. Further ones are only counted.
 const NAMED: usize = 4;
 
 /// Arguments of `tantalum crash`.
-#[derive(Args, Default, PartialEq)]
+#[derive(Args)]
 #[command(after_help = "\
 Examples:
   tantalum crash                                                 what is built in
@@ -45,8 +43,8 @@ test. docs/crash.md says what no number of cuts can find.
 Exit codes: 0, nothing was found; 1, something was found; 2, the file is invalid; 3, nothing was
 found, but --for was too short for some rows; 130, interrupted.")]
 pub struct CrashArguments {
-    /// The file of the exploration (TOML), or the name of one that is built in. Without arguments those
-    /// that are built in are listed; with options alone it is `crash`
+    /// The file of the exploration (TOML), or the name of one that is built in; without it these are
+    /// listed
     experiment: Option<PathBuf>,
     /// Write a short commented exploration to this new file, to start from
     #[arg(long, value_name = "FILE", exclusive = true, value_parser = crate::new_file::new_file())]
@@ -98,7 +96,7 @@ pub struct CrashArguments {
 impl CrashArguments {
     /// The exploration as the user named it.
     fn named(&self) -> &Path {
-        self.experiment.as_deref().unwrap_or(Path::new(DEFAULT))
+        self.experiment.as_deref().unwrap_or(Path::new(""))
     }
 }
 
@@ -143,13 +141,10 @@ pub fn crash(arguments: &CrashArguments) -> u8 {
     if let Some(file) = &arguments.init {
         return init::CRASH.write(file);
     }
-    if *arguments == CrashArguments::default() {
+    if arguments.experiment.is_none() {
         let list = builtin::list_with_times("crash", "explorations", builtin::CRASHES);
-        return out::bytes(list.as_bytes());
-    }
-    let json_alone = CrashArguments { json: Some("-".into()), ..CrashArguments::default() };
-    if *arguments == json_alone {
-        return out::json(&builtin::as_json(builtin::CRASHES));
+        let as_json = builtin::as_json(builtin::CRASHES);
+        return builtin::show(arguments.json.as_deref(), &list, &as_json);
     }
     let json = arguments.json.as_deref().filter(|p| *p != Path::new("-"));
     let input = ("EXPERIMENT", arguments.named());
@@ -163,7 +158,10 @@ pub fn crash(arguments: &CrashArguments) -> u8 {
         Err(message) => return out::error(message, out::USAGE),
     };
     if arguments.list {
-        return out::lines(rows.iter().map(|row| row.name.as_str()));
+        return match &arguments.json {
+            Some(file) => out::json_to(&list(&rows), file),
+            None => out::lines(rows.iter().map(|row| row.name.as_str())),
+        };
     }
     quiet_panics();
     if let Some(id) = &arguments.case {
@@ -214,6 +212,12 @@ pub fn crash(arguments: &CrashArguments) -> u8 {
     code
 }
 
+/// The rows as JSON.
+fn list(rows: &[CrashRow]) -> serde_json::Value {
+    let row = |row: &CrashRow| serde_json::json!({"name": row.name});
+    serde_json::json!({"list": rows.iter().map(row).collect::<Vec<_>>()})
+}
+
 fn plan(arguments: &CrashArguments, file: &CrashFile) -> Plan {
     let reach = match (arguments.swarm, arguments.exhaustive, arguments.samples) {
         (Some(runs), _, _) => Reach::Runs(runs),
@@ -248,7 +252,7 @@ fn load(arguments: &CrashArguments) -> Result<(CrashFile, Vec<CrashRow>), String
     let text = builtin::read(path, builtin::CRASHES)?;
     let name = path.display().to_string();
     let parsed = CrashFile::parse(&name, &text);
-    let mut file = parsed.map_err(|e| file_kind::no_exploration(&name, &text, e))?;
+    let mut file = parsed.map_err(|e| file_kind::told(Kind::Exploration, &name, &text, e))?;
     if arguments.case.is_some() && arguments.seed == Some(Seed::Random) {
         return Err(
             "--case needs the seed with which the case was found: give that to --seed".into()

@@ -13,9 +13,6 @@ mod mount;
 pub mod remote;
 #[cfg(feature = "live")]
 mod running;
-#[cfg(not(feature = "live"))]
-#[path = "without/running.rs"]
-mod running;
 #[cfg(feature = "live")]
 mod serve;
 #[cfg(feature = "live")]
@@ -30,8 +27,10 @@ pub use live::time_scale;
 #[cfg(feature = "live")]
 pub use mount::filesystem;
 #[cfg(feature = "live")]
-pub use running::{RunningCommand, running};
+pub use running::{RunningCommand, running_of};
 
+#[cfg(not(feature = "live"))]
+use crate::without::running;
 use clap::Subcommand;
 use tantalum_device::bytes_in_words as size;
 

@@ -1,5 +1,6 @@
 //! `tantalum energy`: the energy to survive a power loss, and the capacitors for it.
 
+use crate::counted::counted;
 use crate::out;
 use clap::Args;
 use comfy_table::{CellAlignment, Table};
@@ -150,7 +151,7 @@ fn text(reports: &[Report]) -> String {
         if i > 0 {
             text.push('\n');
         }
-        let _ = writeln!(text, "{} ({} chips)", r.name, r.chips);
+        let _ = writeln!(text, "{} ({})", r.name, counted(r.chips.into(), "chip", "chips"));
         let mut memory = table(["memory", "bytes", "full count, J", "paper's count, J"]);
         for c in &r.components {
             let of = |counts, j: f64| if counts { format!("{j:.4}") } else { "-".into() };

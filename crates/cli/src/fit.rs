@@ -1,7 +1,8 @@
 //! `tantalum fit`: the parameters with which a design gives numbers that were measured on a drive.
 
 use crate::bar::Bar;
-use crate::{input, out, table};
+use crate::file_kind::Kind;
+use crate::{file_kind, input, out, table};
 use clap::Args;
 use comfy_table::{CellAlignment, ContentArrangement, Table};
 use serde_json::{Value, json};
@@ -159,7 +160,9 @@ fn prepare(arguments: &FitArguments) -> Result<Fit, String> {
     let advice = "measure them with fio: the script measure-drive of the repository does it, and \
                   `tantalum fit --help` names them";
     let text = input::text("the file of numbers", &arguments.numbers, advice)?;
-    let numbers = parse_numbers(&text).map_err(|e| format!("{name}: {e}"))?;
+    let numbers = parse_numbers(&text).map_err(|e| {
+        file_kind::told(Kind::Numbers, &name.to_string(), &text, format!("{name}: {e}"))
+    })?;
     let base = crate::drive::named(&arguments.design)?;
     let effort = if arguments.quick { Effort::QUICK } else { Effort::FULL };
     let free = arguments.free.as_deref();

@@ -12,7 +12,8 @@ mod recover;
 mod replace;
 mod words;
 
-use crate::drive::{RunningCommand, running};
+use crate::drive::{RunningCommand, running_of};
+use crate::members::Group;
 use clap::Subcommand;
 
 pub use words::in_words_of_logs;
@@ -48,6 +49,6 @@ pub fn log(command: &LogCommand) -> u8 {
         LogCommand::Calibrate(arguments) => calibrate::calibrate(arguments),
         LogCommand::Bench(arguments) => bench::bench(arguments),
         LogCommand::Replace(arguments) => replace::replace(arguments),
-        LogCommand::Running(command) => running(command),
+        LogCommand::Running(command) => running_of(command, Some(Group::Log)),
     }
 }

@@ -22,9 +22,6 @@ mod input;
 mod interrupt;
 #[cfg(feature = "live")]
 mod log;
-#[cfg(not(feature = "live"))]
-#[path = "without/log.rs"]
-mod log;
 mod manual;
 #[cfg(feature = "live")]
 mod members;
@@ -42,18 +39,20 @@ mod sums;
 mod table;
 #[cfg(feature = "torture")]
 mod torture;
-#[cfg(not(feature = "torture"))]
-#[path = "without/torture.rs"]
-mod torture;
 mod trace;
 mod units;
-#[cfg(test)]
+#[cfg(any(test, not(feature = "torture")))]
 mod without;
 
+use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::process::ExitCode;
 use tantalum_drive::nearest_name;
+#[cfg(not(feature = "live"))]
+use without::log;
+#[cfg(not(feature = "torture"))]
+use without::torture;
 
 /// A software SSD and the flash-aware storage around it.
 #[derive(Parser)]
@@ -66,7 +65,7 @@ Examples:
   tantalum run --init mine.toml                an experiment of your own to start from
   tantalum explain engine.clients              what a key of an experiment means
   tantalum crash crash                         power cuts at every moment of a run
-  tantalum search --workload random --recovery-max 1s --slowdown-max 5%
+  tantalum search spartan --workload random --recovery-max 1s --slowdown-max 5%
                                                the smallest capacitors that suffice
   tantalum fit numbers.toml --design tlc-modern
                                                a design for a drive that was measured
@@ -107,7 +106,15 @@ enum Command {
     Published(sums::PublishedArguments),
     /// List the preset designs of drives, or print one
     Designs(designs::DesignsArguments),
-    /// Drives in image files: create, inspect, check, serve, mount, cut; measure their simulation
+    #[cfg_attr(
+        feature = "live",
+        doc = "Drives in image files: create, inspect, check, serve, mount, cut; measure their \
+               simulation"
+    )]
+    #[cfg_attr(
+        not(feature = "live"),
+        doc = "Drives in image files: create, inspect, check; measure their simulation"
+    )]
     #[command(subcommand)]
     #[command(after_help = "\
 Examples:
@@ -115,7 +122,15 @@ Examples:
   tantalum drive serve disk.img --unix drive.sock --http 9090
   tantalum drive cut disk.img")]
     Drive(drive::DriveCommand),
-    /// Flash logs: create, inspect, check, recover, replace, serve, mount, cut
+    #[cfg_attr(
+        feature = "live",
+        doc = "Flash logs: create, inspect, check, recover, replace, serve, mount, cut"
+    )]
+    #[cfg_attr(
+        not(feature = "live"),
+        doc = "Not in this build: create, inspect, check, recover, replace, serve, mount, cut \
+               flash logs"
+    )]
     #[cfg_attr(feature = "live", command(subcommand))]
     #[command(after_help = "\
 Examples:
@@ -123,7 +138,15 @@ Examples:
   tantalum log serve wal.toml --unix wal.sock
   tantalum log check wal.toml")]
     Log(log::LogCommand),
-    /// Flash caches: create, inspect, check, scrub, detach, serve, mount, cut; simulate policies
+    #[cfg_attr(
+        feature = "live",
+        doc = "Flash caches: create, inspect, check, scrub, detach, serve, mount, cut; simulate \
+               policies"
+    )]
+    #[cfg_attr(
+        not(feature = "live"),
+        doc = "Flash caches: simulate policies; measure the directory in memory"
+    )]
     #[command(subcommand)]
     #[command(after_help = "\
 Examples:
@@ -137,7 +160,15 @@ Examples:
     Search(search::SearchArguments),
     /// Fit a design to numbers that were measured on a drive
     Fit(fit::FitArguments),
-    /// Run a real database on a drive, cut the power under load, and look for lost data
+    #[cfg_attr(
+        feature = "torture",
+        doc = "Run a real database on a drive, cut the power under load, and look for lost data"
+    )]
+    #[cfg_attr(
+        not(feature = "torture"),
+        doc = "Not in this build: run a real database on a drive, cut the power under load, and \
+               look for lost data"
+    )]
     Torture(torture::TortureArguments),
     /// Describe recorded block traces
     #[command(subcommand)]
@@ -174,10 +205,13 @@ enum BenchCommand {
 
 fn main() -> ExitCode {
     allocator::keep_memory();
-    let matches = command().try_get_matches().unwrap_or_else(|e| no_command(&e));
+    let matches = command().try_get_matches().unwrap_or_else(|e| no_command(e));
     let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|e| e.exit());
     if arguments.quiet {
         out::be_quiet();
+    }
+    if let Some(message) = builtin::nameless(&matches, &command()) {
+        return ExitCode::from(out::error(message, out::USAGE));
     }
     let code = match arguments.command {
         Command::Run(arguments) => run::run(&arguments),
@@ -204,14 +238,43 @@ fn main() -> ExitCode {
 
 /// Ends with the error of the command line.
 #[allow(clippy::disallowed_methods, reason = "the edge: what the user typed")]
-fn no_command(error: &clap::Error) -> ! {
-    if let Some(message) = no_such_command(error, std::env::args().skip(1)) {
+fn no_command(error: clap::Error) -> ! {
+    if let Some(message) = no_such_command(&error, std::env::args().skip(1)) {
         std::process::exit(out::error(message, out::USAGE).into());
     }
-    match value_missing(error, std::env::args()) {
-        Some(missing) => missing.exit(),
-        None => error.exit(),
+    let error = value_missing(&error, std::env::args()).unwrap_or(error);
+    without_useless_tip(error, std::env::args()).exit()
+}
+
+/// The same error, without the tip to give the wrong word behind `--` if the command takes no further
+/// word there either.
+fn without_useless_tip(mut error: clap::Error, words: impl Iterator<Item = String>) -> clap::Error {
+    let words: Vec<String> = words.collect();
+    let unknown = |words: Vec<&str>| {
+        let why = command().try_get_matches_from(words).err()?;
+        let is_unknown = why.kind() == ErrorKind::UnknownArgument;
+        why.get(ContextKind::InvalidArg).filter(|_| is_unknown).map(ToString::to_string)
+    };
+    let wrong = error.get(ContextKind::InvalidArg).map(ToString::to_string);
+    if error.kind() != ErrorKind::UnknownArgument || wrong.is_none() {
+        return error;
     }
+    // The first word with which the words until then are wrong.
+    let until = |end: usize| words[..end].iter().map(String::as_str);
+    let Some(at) = (1..words.len()).find(|&at| unknown(until(at + 1).collect()) == wrong) else {
+        return error;
+    };
+    let behind = until(at).chain(["--", &words[at]]).collect();
+    if unknown(behind).is_some()
+        && let Some(ContextValue::StyledStrs(tips)) = error.remove(ContextKind::Suggested)
+    {
+        let is_other = |tip: &StyledStr| !tip.to_string().contains("as a value, use");
+        let others: Vec<StyledStr> = tips.into_iter().filter(is_other).collect();
+        if !others.is_empty() {
+            error.insert(ContextKind::Suggested, ContextValue::StyledStrs(others));
+        }
+    }
+    error
 }
 
 /// Of `--for --json out`: that `--for` has no value. The error is another one where an option is taken
@@ -272,6 +335,8 @@ fn command() -> clap::Command {
     let command = negative_numbers(Arguments::command(), true);
     #[cfg(feature = "live")]
     let command = cache::in_words_of_caches(log::in_words_of_logs(command));
+    #[cfg(not(feature = "torture"))]
+    let command = without::with_examples_of_this_build(command);
     command
 }
 
@@ -468,6 +533,59 @@ mod tests {
             }
         });
         assert!(seen > 10, "{seen}");
+    }
+
+    /// A tip is there only if it helps.
+    #[test]
+    fn a_wrong_word_is_to_stand_behind_two_dashes_only_where_it_is_taken() {
+        let told = |line: &str| {
+            let words = ["tantalum"].into_iter().chain(line.split(' ')).map(String::from);
+            let words = words.collect::<Vec<_>>();
+            let why = command().try_get_matches_from(&words).expect_err("a word is wrong");
+            let before = why.to_string();
+            (before, without_useless_tip(why, words.into_iter()).to_string())
+        };
+        for line in [
+            "run first -5",
+            "run -5 -5",
+            "run first --quick -5 --json -",
+            "designs durassd -5",
+            "drive inspect a -5",
+            "drive inspect a -x",
+            "drive inspect a --xyzzyx=3",
+        ] {
+            let (before, told) = told(line);
+            assert!(before.contains("as a value, use"), "{line}: {before}");
+            assert!(told.contains("unexpected argument '-"), "{line}: {told}");
+            assert!(!told.contains("tip:") && told.contains("Usage: "), "{line}: {told}");
+        }
+        for line in ["drive inspect -x", "run -x --json -", "compare a -x"] {
+            let (before, told) = told(line);
+            assert!(told.contains("as a value, use '-- -x'") && told == before, "{line}: {told}");
+        }
+        // Another tip stays.
+        let (before, told) = told("run first --jsn");
+        assert!(told.contains("'--json'") && told == before, "{told}");
+    }
+
+    /// (A build that has all commands has all examples.)
+    #[test]
+    fn no_example_is_of_a_command_that_is_not_in_this_build() {
+        let all = command();
+        each_help(&mut command(), &mut |name, help| {
+            for line in help.lines() {
+                assert!(!without::is_missing_example(&all, line), "{name}: {line}");
+            }
+        });
+        let is_here = cfg!(feature = "torture");
+        let top = command().render_long_help().to_string();
+        assert_eq!(top.contains("Not in this build: run a real database"), !is_here, "{top}");
+        assert!(top.contains("tantalum cache sim --policy gsc,lru"), "{top}");
+        assert_eq!(top.contains("tantalum log create"), cfg!(feature = "live"), "{top}");
+        let mut bench = command();
+        let bench = bench.find_subcommand_mut("cache").and_then(|c| c.find_subcommand_mut("bench"));
+        let bench = bench.expect("every build has it").render_long_help().to_string();
+        assert!(bench.contains("Examples:\n  tantalum cache bench"), "{bench}");
     }
 
     #[test]

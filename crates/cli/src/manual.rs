@@ -79,7 +79,7 @@ const HEAD: &str = "\
 
 Sizes are bytes, or have K, M, G, T, KiB, MiB, GiB or TiB behind them (powers of 1024), as in
 `1.5GiB`. Times have ns, us, ms, s, m or h behind them, as in `250us`. Shares are in per cent, as in
-`5%` or `5`. `NO_COLOR` switches colours off.
+`5%`. What a number alone means is said at each option. `NO_COLOR` switches colours off.
 
 ## Exit codes
 

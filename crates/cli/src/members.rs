@@ -14,10 +14,10 @@ mod served;
 
 pub use cache::{
     Admit, CacheDescription, CacheDevices, Clean, LabelPlace, Policy, Sync, Volume, cache_in_words,
-    cache_told, cache_volume, describes_nothing, is_cache, of_options, usual_batch,
+    cache_told, cache_volume, describes_nothing, is_cache, is_log, of_options, usual_batch,
 };
 pub use codes::{cache_open_code, cache_volume_code, log_code, open_code, volume_code};
-pub use description::{Description, ONE_COPY, Replaced, is_description};
+pub use description::{Description, Group, ONE_COPY, Replaced, is_description};
 pub use devices::{Devices, Members, linked, no_device, not_there, open, open_each, runtime};
 pub use in_words::{in_words, in_words_of_replace, put_another};
 pub use kind::no_description;

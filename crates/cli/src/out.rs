@@ -24,11 +24,6 @@ pub const UNKNOWN: u8 = 3;
 /// Exit code: the user interrupted the command.
 pub const INTERRUPTED: i32 = 130;
 
-/// What to do where a build has fewer commands.
-#[cfg(any(test, not(feature = "torture")))]
-pub const NOT_HERE: &str = "builds with more features have it. `cargo run --release --features full \
-                            -- …` in the checkout has everything (Linux)";
-
 /// All exit codes: the code, its meaning, and when it is that.
 pub const CODES: &[(u8, &str, &str)] = &[
     (
@@ -57,8 +52,9 @@ pub const CODES: &[(u8, &str, &str)] = &[
     (
         INTERRUPTED as u8,
         "interrupted",
-        "Ctrl-C or SIGTERM; what was finished is printed; `serve` and `mount` only before they are \
-         ready",
+        "Ctrl-C or SIGTERM at `run`, `crash`, `search`, `fit`, `torture`, `cache sim`, \
+         `log calibrate` or a `bench`: what was finished is printed; at `serve` and `mount` only \
+         before they are ready",
     ),
 ];
 
@@ -83,6 +79,17 @@ pub fn json(value: &impl Serialize) -> u8 {
     match serde_json::to_string_pretty(value) {
         Ok(text) => bytes((text + "\n").as_bytes()),
         Err(e) => error(e, FAILED),
+    }
+}
+
+/// Writes a value as JSON to the file that `--json` names; `-` is standard output.
+pub fn json_to(value: &serde_json::Value, file: &Path) -> u8 {
+    if file == Path::new("-") {
+        return json(value);
+    }
+    match Sink::open(file) {
+        Ok(sink) => sink.put(&format!("{value:#}\n")),
+        Err(message) => error(message, USAGE),
     }
 }
 

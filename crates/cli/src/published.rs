@@ -1,5 +1,6 @@
 //! Published numbers beside ours, for a terminal.
 
+use crate::counted::counted;
 use comfy_table::{CellAlignment, ColumnConstraint, Table, Width};
 use std::fmt::Write;
 use std::ops::Range;
@@ -21,8 +22,10 @@ pub fn tables(report: &Report, width: usize) -> String {
         );
         let _ = write!(
             text,
-            "{} numbers: off by {:.1} % on average, {:.1} % at most",
-            near.rows, near.mean_percent, near.worst_percent
+            "{}: off by {:.1} % on average, {:.1} % at most",
+            counted(near.rows.into(), "number", "numbers"),
+            near.mean_percent,
+            near.worst_percent
         );
         let aims = source.and_then(|s| Some((s.mean_within?, s.each_within?)));
         if let Some((mean, each)) = aims {

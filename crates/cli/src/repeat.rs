@@ -14,7 +14,8 @@ pub fn of_page(words: &[String], rows: &[String]) -> Command {
     Command { base: format!("tantalum {}", line(words)), rows }
 }
 
-fn line(words: &[String]) -> String {
+/// Words as a shell reads them.
+pub fn line(words: &[String]) -> String {
     words.iter().map(|w| quoted(w)).collect::<Vec<_>>().join(" ")
 }
 

@@ -3,6 +3,7 @@
 mod bars;
 
 use crate::counted::counted;
+use crate::file_kind::Kind;
 use crate::{builtin, file_kind, init, interrupt, near, out, repeat, table, units};
 use bars::Bars;
 use clap::Args;
@@ -73,7 +74,8 @@ pub struct RunArguments {
     /// Power cuts for each row [default: the file's]
     #[arg(long, value_name = "N", value_parser = units::whole::<u32>(1..))]
     cuts: Option<u32>,
-    /// Small databases and few cuts: seconds, for a first look
+    /// Small databases and few cuts: seconds, for a first look. A key that --set gives keeps its
+    /// value
     #[arg(long)]
     quick: bool,
     /// Run everything twice, and fail if the runs differ in any event
@@ -215,11 +217,8 @@ pub fn run(arguments: &RunArguments) -> u8 {
         return init::RUN.write(file);
     }
     if arguments.experiment.is_none() {
-        if arguments.prints_json() {
-            return out::json(&builtin::as_json(builtin::RUNS));
-        }
         let list = builtin::list_with_times("run", "experiments", builtin::RUNS);
-        return out::bytes(list.as_bytes());
+        return builtin::show(arguments.json.as_deref(), &list, &builtin::as_json(builtin::RUNS));
     }
     if let Err(message) = distinct(arguments) {
         return out::error(message, out::USAGE);
@@ -232,11 +231,11 @@ pub fn run(arguments: &RunArguments) -> u8 {
         Ok(rows) => rows,
         Err(message) => return out::error(message, out::USAGE),
     };
-    if arguments.list && arguments.json.is_some() {
-        return list(&rows, arguments);
-    }
     if arguments.list {
-        return out::lines(rows.iter().map(|row| row.name.as_str()));
+        return match &arguments.json {
+            Some(file) => out::json_to(&list(&rows), file),
+            None => out::lines(rows.iter().map(|row| row.name.as_str())),
+        };
     }
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let threads = arguments.threads.map_or(cores, usize::from);
@@ -326,8 +325,8 @@ pub fn run(arguments: &RunArguments) -> u8 {
     code
 }
 
-/// The rows as JSON, to where --json says.
-fn list(rows: &[Row], arguments: &RunArguments) -> u8 {
+/// The rows as JSON.
+fn list(rows: &[Row]) -> serde_json::Value {
     let row = |row: &Row| {
         serde_json::json!({
             "name": row.name,
@@ -336,14 +335,7 @@ fn list(rows: &[Row], arguments: &RunArguments) -> u8 {
             "expect": row.expect,
         })
     };
-    let list = serde_json::json!({"list": rows.iter().map(row).collect::<Vec<_>>()});
-    match arguments.json.as_deref().filter(|_| !arguments.prints_json()) {
-        None => out::json(&list),
-        Some(file) => match out::Sink::open(file) {
-            Ok(sink) => sink.put(&format!("{list:#}\n")),
-            Err(message) => out::error(message, out::USAGE),
-        },
-    }
+    serde_json::json!({"list": rows.iter().map(row).collect::<Vec<_>>()})
 }
 
 /// The line that is printed first.
@@ -383,11 +375,18 @@ fn end_log(log: Log, path: &Path) -> u8 {
         );
     };
     let log = log.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let written = log.written();
     match log.finish() {
         Ok(_) => {
             #[allow(clippy::disallowed_methods, reason = "the edge: the file that the user names")]
             let bytes = std::fs::metadata(path).map_or(0, |file| file.len());
-            out::note(format_args!("{}: {} of writes", path.display(), bytes_in_words(bytes)));
+            out::note(format_args!(
+                "{}: {} in all: {} of {}, and what describes them",
+                path.display(),
+                bytes_in_words(bytes),
+                counted(written.count, "write", "writes"),
+                bytes_in_words(written.bytes)
+            ));
             out::OK
         }
         Err(e) => out::error(out::unwritable(path, &e), out::FAILED),
@@ -396,9 +395,6 @@ fn end_log(log: Log, path: &Path) -> u8 {
 
 /// The rows that have ended, for a user who interrupts the run.
 type Done = Arc<Mutex<Vec<RowReport>>>;
-
-/// So many missing rows are named after an interrupt.
-const MISSING_NAMED: usize = 5;
 
 /// Makes an interrupt print the rows that have ended, name those that are missing, and end the program.
 /// Files are left as they were: an older report of all rows is worth more than a new one of some.
@@ -427,28 +423,12 @@ fn end_at_interrupt(
         } else if !is_empty {
             out::bytes(table::tables(&report).as_bytes());
         }
-        out::note(interrupted(&missing, names.len()));
+        out::note(interrupt::told(&missing, names.len()));
         if !files.is_empty() {
             out::note(format_args!("not written: {}", files.join(", ")));
         }
         std::process::exit(out::INTERRUPTED);
     });
-}
-
-/// How many rows are missing, and the first of them.
-fn interrupted(missing: &[&str], rows: usize) -> String {
-    if missing.is_empty() {
-        return "interrupted after the last row: no row is missing".to_string();
-    }
-    let are = if missing.len() == 1 { "is" } else { "are" };
-    let of = counted(rows as u64, "row", "rows");
-    let named = &missing[..missing.len().min(MISSING_NAMED)];
-    let line =
-        format!("interrupted: {} of {of} {are} missing: {}", missing.len(), named.join(", "));
-    match missing.len() - named.len() {
-        0 => line,
-        more => format!("{line}, and {more} more"),
-    }
 }
 
 /// Whether two runs were equal, to the last event.
@@ -480,7 +460,7 @@ fn load(arguments: &RunArguments) -> Result<Experiment, String> {
     let sets: Vec<_> = arguments.sets.iter().map(Setting::pair).collect();
     let name = path.display().to_string();
     let parsed = Experiment::parse_with(&name, &text, &sets);
-    let mut experiment = parsed.map_err(|e| file_kind::no_experiment(&name, &text, e))?;
+    let mut experiment = parsed.map_err(|e| file_kind::told(Kind::Experiment, &name, &text, e))?;
     if arguments.quick {
         experiment = experiment.quick();
     }
@@ -528,7 +508,8 @@ fn print(report: &Report, arguments: &RunArguments) -> u8 {
 
 fn why(row: &RowReport) -> String {
     let f = &row.findings;
-    let writes = row.workload.terms().writes;
+    let terms = row.workload.terms();
+    let lost = if f.commits_lost == 1 { terms.write } else { terms.writes };
     let databases = match row.is_job() {
         true => String::new(),
         false => {
@@ -543,7 +524,7 @@ fn why(row: &RowReport) -> String {
             format!("{} failed: {error}", row.name)
         }
         Verdict::Violated => format!(
-            "{} breaks what its drive and settings promise: {}; it lost {} acknowledged {writes}{databases}",
+            "{} breaks what its drive and settings promise: {}; it lost {} acknowledged {lost}{databases}",
             row.name,
             counted(f.violations, "violation", "violations"),
             f.commits_lost
@@ -559,7 +540,7 @@ fn why(row: &RowReport) -> String {
             counted(f.cuts.into(), "power cut", "power cuts")
         ),
         Verdict::Lost | Verdict::AsExpected => format!(
-            "{} must lose nothing, but lost {} acknowledged {writes}{databases}",
+            "{} must lose nothing, but lost {} acknowledged {lost}{databases}",
             row.name, f.commits_lost
         ),
     }
@@ -584,22 +565,6 @@ mod tests {
         assert_eq!(value("a=b=c"), is("a", string("b=c")));
         assert_eq!(value("a=1\ny=2"), is("a", string("1\ny=2")));
         assert!(value("cuts").is_err() && value("=3").is_err());
-    }
-
-    #[test]
-    fn missing_rows_are_named_until_they_are_too_many() {
-        assert_eq!(interrupted(&["a"], 2), "interrupted: 1 of 2 rows is missing: a");
-        let all = ["a", "b", "c", "d", "e", "f", "g"];
-        assert_eq!(
-            interrupted(&all[..5], 5),
-            "interrupted: 5 of 5 rows are missing: a, b, c, d, e"
-        );
-        assert!(interrupted(&all, 9).ends_with("missing: a, b, c, d, e, and 2 more"));
-        assert_eq!(interrupted(&["a"], 1), "interrupted: 1 of 1 row is missing: a");
-        for rows in [1, 2] {
-            let said = interrupted(&[], rows);
-            assert_eq!(said, "interrupted after the last row: no row is missing");
-        }
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! `tantalum search`: the least energy with which a drive meets limits of speed and restart time.
 
 use crate::bar::Bar;
+use crate::counted::{counted, were};
+use crate::file_kind::Kind;
 use crate::{builtin, file_kind, init, out, table, units};
 use clap::Args;
 use comfy_table::{CellAlignment, ContentArrangement, Table};
@@ -12,9 +14,6 @@ use tantalum_lab::search::{Effort, Findings, Limits, Search, Tried, Watch};
 use tantalum_lab_page as page;
 use tantalum_rt::Nanos;
 
-/// The default experiment, which is built in.
-const DEFAULT: &str = "spartan";
-
 /// The most Pareto-optimal candidates that are shown.
 const MOST_SHOWN: usize = 40;
 
@@ -25,16 +24,17 @@ const BASE: &str = "spartan-es";
 #[derive(Args)]
 #[command(allow_negative_numbers = true)]
 #[command(override_usage = "\
-tantalum search --workload <NAME> --recovery-max <TIME> --slowdown-max <PERCENT> [OPTIONS] [EXPERIMENT]
+tantalum search --workload <NAME> --recovery-max <TIME> --slowdown-max <PERCENT> [OPTIONS] <EXPERIMENT>
        tantalum search --init <FILE>")]
 #[command(after_help = "\
 Examples:
   tantalum search                              the experiments that are built in, and their jobs
   tantalum search --init mine.toml             one to start from, commented
-  tantalum search --workload random --recovery-max 1s --slowdown-max 5%
+  tantalum search spartan --workload random --recovery-max 1s --slowdown-max 5%
   tantalum search spartan --workload tpcc-mix --recovery-max 50ms --slowdown-max 2%
   tantalum search mine.toml --workload w --base durassd --recovery-max 1s --slowdown-max 5% --html s.html
-  tantalum search --workload random --recovery-max 1s --slowdown-max 5% --set drive.geometry.blocks=256
+  tantalum search spartan --workload random --recovery-max 1s --slowdown-max 5% \\
+                  --set drive.geometry.blocks=256
 
 Candidates differ in these properties; all others are those of the base:
 - what capacitors protect of the map: changed map pages, changed entries, or a journal of erase units,
@@ -48,7 +48,7 @@ start. Joules are by the full count of `tantalum energy`. The same seed gives th
 Exit codes: 0, one was found; 1, nothing meets the limits; 2, the command or a limit is invalid.")]
 pub struct SearchArguments {
     /// The experiment file (TOML) with the job, the drive's geometry and its preconditioning, or the
-    /// name of one that is built in; without a job and limits these are listed [default: spartan]
+    /// name of one that is built in; without it these are listed
     experiment: Option<PathBuf>,
     /// Write a short commented experiment with a job and a design to this new file, to start from
     #[arg(long, value_name = "FILE", exclusive = true, value_parser = crate::new_file::new_file())]
@@ -111,14 +111,6 @@ fn slowdown(text: &str) -> Result<f64, String> {
     }
 }
 
-impl SearchArguments {
-    /// Whether it is not said what to search.
-    fn names_nothing(&self) -> bool {
-        let (job, limits) = (&self.workload, (self.recovery_max, self.slowdown_max));
-        self.experiment.is_none() && job.is_none() && limits == (None, None)
-    }
-}
-
 /// The block jobs of an experiment that can be searched around the design that is the default: its
 /// geometry may be too small for that.
 fn searched(experiment: &Experiment) -> Vec<&str> {
@@ -158,18 +150,15 @@ pub fn search(arguments: &SearchArguments) -> u8 {
     if let Some(file) = &arguments.init {
         return init::SEARCH.write(file);
     }
+    let Some(path) = &arguments.experiment else {
+        return builtin::show(arguments.json.as_deref(), &list(), &list_as_json());
+    };
     let to_stdout = arguments.json.as_deref() == Some(Path::new("-"));
-    if arguments.names_nothing() {
-        if to_stdout {
-            return out::json(&list_as_json());
-        }
-        return out::bytes(list().as_bytes());
-    }
     let volts = match Voltages::new(arguments.volts, arguments.least_volts) {
         Ok(volts) => volts,
         Err(e) => return out::error(e, out::USAGE),
     };
-    let (experiment, search) = match prepare(arguments) {
+    let (experiment, search) = match prepare(arguments, path) {
         Ok(ready) => ready,
         Err(message) => return out::error(message, out::USAGE),
     };
@@ -179,7 +168,7 @@ pub fn search(arguments: &SearchArguments) -> u8 {
         return out::error(message, out::USAGE);
     }
     let json = arguments.json.as_deref().filter(|_| !to_stdout);
-    let inputs = arguments.experiment.as_deref().map(|path| ("EXPERIMENT", path));
+    let inputs = [("EXPERIMENT", path.as_path())];
     let outputs = [("--json", json), ("--html", arguments.html.as_deref())];
     let outputs = outputs.into_iter().chain([("--svg", arguments.svg.as_deref())]);
     let outputs = outputs.filter_map(|(name, path)| Some((name, path?)));
@@ -224,12 +213,11 @@ pub fn search(arguments: &SearchArguments) -> u8 {
     code
 }
 
-fn prepare(arguments: &SearchArguments) -> Result<(Experiment, Search), String> {
-    let path = arguments.experiment.as_deref().unwrap_or(Path::new(DEFAULT));
+fn prepare(arguments: &SearchArguments, path: &Path) -> Result<(Experiment, Search), String> {
     let (name, text) = (path.display().to_string(), builtin::read(path, builtin::RUNS)?);
     let sets: Vec<_> = arguments.sets.iter().map(crate::run::Setting::pair).collect();
     let parsed = Experiment::parse_with(&name, &text, &sets);
-    let mut experiment = parsed.map_err(|e| file_kind::no_experiment(&name, &text, e))?;
+    let mut experiment = parsed.map_err(|e| file_kind::told(Kind::Experiment, &name, &text, e))?;
     experiment.seed = arguments.seed.unwrap_or(experiment.seed);
     if experiment.job.is_empty() {
         return Err(format!(
@@ -335,10 +323,11 @@ fn summary(found: &Findings, volts: Voltages) -> String {
     }
     let _ = writeln!(
         text,
-        "None of these is better in energy, slowdown and restart at once. Of {} candidates {} were tried,\n\
+        "None of these is better in energy, slowdown and restart at once. Of {} {} {} tried,\n\
          {} left out because they could not meet the limits; farads from {} V down to {} V.",
-        found.candidates,
+        counted(found.candidates as u64, "candidate", "candidates"),
         found.tried.len(),
+        were(found.tried.len() as u64),
         found.left_out,
         volts.charged,
         volts.least

@@ -29,7 +29,7 @@ const OF_BOXES: [&str; 8] =
 const OF_DRIVES: &str = "read_only";
 
 /// A description: no image is served or mounted below a group that has descriptions.
-fn described(path: PathBuf) -> Result<PathBuf, String> {
+pub fn described(path: PathBuf) -> Result<PathBuf, String> {
     match is_description(&path) {
         true => Ok(path),
         false => Err(format!("{}a description has a name that ends with .toml", it_is(&path))),

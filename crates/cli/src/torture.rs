@@ -2,7 +2,7 @@
 
 use crate::bar::Bar;
 use crate::counted::cuts;
-use crate::drive::time_scale;
+use crate::drive::{named, time_scale};
 use crate::members::Sync;
 use crate::{out, units};
 use clap::{Args, ValueEnum};
@@ -11,11 +11,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
+use tantalum_drive::Design;
 use tantalum_rt::Nanos;
 use tantalum_torture::clients;
-use tantalum_torture::ground::cache::{CacheOptions, MountedCache};
+use tantalum_torture::ground::cache::{CacheOptions, FLASH_BYTES, MountedCache};
 use tantalum_torture::ground::drive::{DriveOptions, MountedDrive};
-use tantalum_torture::ground::log::{LogOptions, MountedLog};
+use tantalum_torture::ground::log::{BACKING_BYTES, DEVICE_BYTES, LogOptions, MountedLog};
 use tantalum_torture::ground::mounted::{FileSystem, MountOptions};
 use tantalum_torture::ground::{Data, Ground};
 use tantalum_torture::nemesis::{Options, Watch, torture as run_torture};
@@ -43,8 +44,9 @@ Makes a drive, mounts it with XFS whose blocks have the size of the database's p
 the distribution's unmodified server on it. Clients commit transfers as fast as they can, and the
 power is cut under this load. The drive recovers, the file system is mounted again, the database
 recovers. Then each acknowledged commit must be there with all of its rows, and no other commit may
-be there in part. It needs the programs of the server: the packages postgresql-15 or mariadb-server
-of Debian 12; for XFS xfsprogs.
+be there in part. It needs the programs of the server, of any version: of Debian the packages
+postgresql or mariadb-server. Of several versions of PostgreSQL it takes that of pg_config, else the
+newest. XFS needs xfsprogs.
 
 With --wal-on log the write-ahead log is on the volume over a flash log whose devices are drives,
 too. Its power is cut, or its process killed, within 4 ms of the data's drive, before or after it.
@@ -73,10 +75,10 @@ pub struct TortureArguments {
     #[arg(long, value_name = "N", default_value_t = 0,
           value_parser = units::whole::<u32>(..=1_000_000))]
     kills: u32,
-    /// The drive: a preset, or a file with a design
-    #[arg(long, value_name = "D", default_value = "durassd")]
-    design: String,
-    /// Its capacity
+    /// The drive: a preset, or a file with a design [default: durassd]
+    #[arg(long, value_name = "D")]
+    design: Option<String>,
+    /// Its capacity, or with --on cache that of the slow device
     #[arg(long, value_name = "SIZE", default_value = "2GiB", value_parser = units::bytes)]
     capacity: u64,
     /// Real seconds for each second of the drive's clock
@@ -90,12 +92,13 @@ pub struct TortureArguments {
     #[arg(long, value_enum, value_name = "WHAT", default_value_t = On::Drive,
           conflicts_with_all = ["plain", "wal_on"])]
     on: On,
-    /// When dirty pages of the cache reach its slow device
-    #[arg(long, value_enum, value_name = "MODE", default_value_t = Sync::Back)]
-    cache_mode: Sync,
+    /// When dirty pages of the cache reach its slow device [default: back]
+    #[arg(long, value_enum, value_name = "MODE")]
+    cache_mode: Option<Sync>,
     /// The drive that is the flash device of the cache: a preset, or a file with a design
-    #[arg(long, value_name = "D", default_value = "volatile")]
-    flash_design: String,
+    /// [default: volatile]
+    #[arg(long, value_name = "D")]
+    flash_design: Option<String>,
     /// After every N-th blow the flash device of the cache is gone; with --cache-mode through
     #[arg(long, value_name = "N", conflicts_with = "lose_every",
           value_parser = units::whole::<u32>(1..))]
@@ -142,7 +145,10 @@ pub struct TortureArguments {
     #[arg(long)]
     expect_loss: bool,
     /// No drive: the database is in a plain directory, and its processes are killed
-    #[arg(long, conflicts_with_all = ["kills", "fs", "no_barriers"])]
+    #[arg(long, conflicts_with_all = [
+        "kills", "fs", "no_barriers", "design", "capacity", "time_scale", "cache_mode",
+        "flash_design", "lose_flash_every",
+    ])]
     plain: bool,
     /// New directory for image, logs and mount point [default: one in the directory for temporary
     /// files]
@@ -157,6 +163,65 @@ pub struct TortureArguments {
     /// Run the clients of a run; used by the program itself
     #[arg(long, hide = true, value_name = "ORDERS", exclusive = true)]
     clients_of: Option<String>,
+}
+
+impl TortureArguments {
+    fn design(&self) -> &str {
+        self.design.as_deref().unwrap_or("durassd")
+    }
+
+    fn flash_design(&self) -> &str {
+        self.flash_design.as_deref().unwrap_or("volatile")
+    }
+
+    fn is_through(&self) -> bool {
+        self.cache_mode == Some(Sync::Through)
+    }
+
+    /// The first option that would be ignored, and why.
+    fn ignored(&self) -> Option<&'static str> {
+        let is_cache = self.on == On::Cache;
+        match () {
+            () if is_cache && self.design.is_some() => {
+                Some("--design: with --on cache the drive is that of --flash-design")
+            }
+            () if !is_cache && self.cache_mode.is_some() => {
+                Some("--cache-mode: it is for a cache; use it with --on cache")
+            }
+            () if !is_cache && self.flash_design.is_some() => {
+                Some("--flash-design: it is for a cache; use it with --on cache")
+            }
+            () => None,
+        }
+    }
+
+    /// Checks that the drives can be made, as `tantalum drive create` does.
+    fn check_drives(&self) -> Result<(), String> {
+        let named =
+            |option: &str, design: &str| named(design).map_err(|why| format!("{option}: {why}"));
+        let fits = |option: &str, design: &Design, bytes: u64| {
+            design.with_capacity(bytes).map(drop).map_err(|why| format!("{option}: {why}"))
+        };
+        match self.on {
+            _ if self.plain => {}
+            On::Drive => {
+                let design = named("--design", self.design())?;
+                let at_fault = if design.check().is_ok() { "--capacity" } else { "--design" };
+                fits(at_fault, &design, self.capacity)?;
+            }
+            On::Cache => {
+                let design = named("--flash-design", self.flash_design())?;
+                fits("--flash-design", &design, FLASH_BYTES)?;
+            }
+        }
+        if self.wal_on.is_some() {
+            let design = named("--wal-design", &self.wal_design)?;
+            for bytes in [DEVICE_BYTES, BACKING_BYTES] {
+                fits("--wal-design", &design, bytes)?;
+            }
+        }
+        Ok(())
+    }
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -216,7 +281,10 @@ pub fn torture(arguments: &TortureArguments) -> u8 {
         let message = "--lose-every: the loss of a device is survived with --copies 2";
         return out::error(message, out::USAGE);
     }
-    let survives = arguments.on == On::Cache && arguments.cache_mode == Sync::Through;
+    if let Some(message) = arguments.ignored() {
+        return out::error(message, out::USAGE);
+    }
+    let survives = arguments.on == On::Cache && arguments.is_through();
     if arguments.lose_flash_every.is_some() && !survives {
         let message =
             "--lose-flash-every: that loss is survived with --on cache --cache-mode through";
@@ -224,6 +292,9 @@ pub fn torture(arguments: &TortureArguments) -> u8 {
     }
     if arguments.cuts == 0 && arguments.kills == 0 {
         let message = "--cuts 0: without a cut or a kill nothing is tested; ask for one of them";
+        return out::error(message, out::USAGE);
+    }
+    if let Err(message) = arguments.check_drives() {
         return out::error(message, out::USAGE);
     }
     let json = arguments.json.as_deref().filter(|p| *p != Path::new("-"));
@@ -351,18 +422,18 @@ fn run(arguments: &TortureArguments, place: &Path) -> Result<Report, String> {
         let LogOptions { design, devices, copies, .. } = log;
         format!("a log on {devices} drives of {design}, copies: {copies}")
     });
-    let through = arguments.cache_mode == Sync::Through;
+    let through = arguments.is_through();
     let data = match (arguments.plain, arguments.on) {
         (true, _) => Data::Plain(place.join("data")),
         (false, On::Cache) => Data::Cache(Box::new(MountedCache::new(CacheOptions {
-            design: arguments.flash_design.clone(),
+            design: arguments.flash_design().to_string(),
             capacity: arguments.capacity,
             page_bytes: kind.page_bytes(),
             through,
             mount: MountOptions { noun: "cache", source: place.join("c.toml"), ..mount },
         }))),
         (false, On::Drive) => Data::Drive(Box::new(MountedDrive::new(DriveOptions {
-            design: arguments.design.clone(),
+            design: arguments.design().to_string(),
             capacity: arguments.capacity.to_string(),
             or_ext4: arguments.fs.is_none(),
             mount,
@@ -377,9 +448,10 @@ fn run(arguments: &TortureArguments, place: &Path) -> Result<Report, String> {
         design: match arguments.on {
             On::Cache => {
                 let mode = if through { "through" } else { "back" };
-                Some(format!("a cache (write-{mode}) on {} before a file", arguments.flash_design))
+                let flash = arguments.flash_design();
+                Some(format!("a cache (write-{mode}) on {flash} before a file"))
             }
-            On::Drive => (!arguments.plain).then(|| arguments.design.clone()),
+            On::Drive => (!arguments.plain).then(|| arguments.design().to_string()),
         },
         log: in_words,
         file_system: None,

@@ -192,7 +192,7 @@ pub fn bytes_in_words(bytes: u64) -> String {
         [(1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
     match UNITS.iter().find(|u| bytes >= u.0) {
         Some((unit, name)) => format!("{:.2} {name}", bytes as f64 / *unit as f64),
-        None => format!("{bytes} bytes"),
+        None => counted(bytes, "byte", "bytes"),
     }
 }
 
@@ -286,6 +286,8 @@ mod tests {
     fn values_are_told_in_words_of_their_unit() {
         let of = |unit, value| Field::new("x", unit, value, "").to_string();
         assert_eq!(of(Unit::Bytes, Value::Count(3 << 19)), "1.50 MiB");
+        assert_eq!(of(Unit::Bytes, Value::Count(1)), "1 byte");
+        assert_eq!(of(Unit::Bytes, Value::Count(2)), "2 bytes");
         assert_eq!(of(Unit::Nanos, Value::Count(2_500_000)), "2.50 ms");
         assert_eq!(of(Unit::Joules, Value::Number(0.02)), "20.00 mJ");
         assert_eq!(of(Unit::Ratio, Value::Number(1.25)), "1.250");

@@ -68,7 +68,8 @@ pub enum UpkeepError {
 /// What became of a cut.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CutOutcome {
-    /// Acknowledged blocks of 4 KiB that are lost, at most.
+    /// Acknowledged blocks of 4 KiB that are lost, at most. If the box is not `complete`, discards may
+    /// be undone, too.
     pub lost_blocks: u64,
     /// Whether the box finished everything that it has to do without the host's power.
     pub complete: bool,

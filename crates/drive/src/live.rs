@@ -46,8 +46,13 @@ impl Held {
         );
         let words = match &loss {
             Some(loss) if loss.complete => format!("{}: {held}", dump_in_words(loss)),
+            // All data are on flash, and a salvage finds them; a discard was only in memory.
+            Some(loss) if lost_blocks == 0 => format!(
+                "{}: {held}; no written block is lost, but discards may be undone",
+                dump_in_words(loss)
+            ),
             Some(loss) => format!(
-                "{}: {held}; up to {} lost",
+                "{}: {held}; up to {} lost, and discards may be undone",
                 dump_in_words(loss),
                 counted(lost_blocks, "acknowledged block is", "acknowledged blocks are")
             ),
@@ -234,10 +239,14 @@ impl LiveBox for Drive {
             phases: PHASES.iter().copied().zip(report.phases()).collect(),
             salvaged: report.salvaged,
             found: Some(match report.salvaged {
-                true => format!("{} map entries found out again", report.salvaged_entries),
+                true => format!(
+                    "{} found out again",
+                    counted(report.salvaged_entries, "map entry", "map entries")
+                ),
                 false => format!(
-                    "{} buffered pages, {entries} map entries in the dump",
-                    report.dump_pages
+                    "{}, {} in the dump",
+                    counted(report.dump_pages, "buffered page", "buffered pages"),
+                    counted(entries, "map entry", "map entries")
                 ),
             }),
             fields: vec![
@@ -526,12 +535,12 @@ fn lines(look: &Look<'_>) -> Vec<Line> {
         Line::new(
             "flash",
             format!(
-                "{} programmed ({:.3} for each byte written), {} moved, {} of map; {} erases",
+                "{} programmed ({:.3} for each byte written), {} moved, {} of map; {}",
                 bytes_in_words(s.flash_program_bytes),
                 s.write_amplification(),
                 bytes_in_words(s.gc_copied_bytes),
                 bytes_in_words(s.meta_bytes),
-                s.erases
+                counted(s.erases, "erase", "erases")
             ),
         ),
     ];
@@ -645,7 +654,8 @@ fn on_flash(look: &Look<'_>) -> Vec<Line> {
             };
             let (min, max, mean) = (wear.all.min, wear.all.max, wear.all.mean());
             let erases = format!("{min} to {max} erases, {mean:.1} on average, of {of}");
-            Line::new("wear", format!("{erases}; {} bad units", census.bad))
+            let bad = counted(census.bad.into(), "bad unit", "bad units");
+            Line::new("wear", format!("{erases}; {bad}"))
         }
         _ => Line::new("wear", "unknown without power").dim(),
     });

@@ -100,28 +100,66 @@ pub fn comparison_design() -> Design {
     base.with_overrides(&overrides).expect("a valid design")
 }
 
-/// The comparison runs, with so many thousandths of their requests (1000: the real
-/// thing), and `progress` told before each.
-pub fn drive(thousandths: u64, mut progress: impl FnMut(&str)) -> BenchReport {
-    let runs = [
-        ("4 KiB random write, whole range, 1 M requests", 1_000_000, 100),
-        ("4 KiB random write, 70 % of the range, 2 M requests", 2_000_000, 70),
-    ];
-    let runs = runs
+/// The comparison runs: the name, the requests, and on how much of the drive, in per cent.
+const COMPARISON: [(&str, u64, u64); 2] = [
+    ("4 KiB random write, whole range, 1 M requests", 1_000_000, 100),
+    ("4 KiB random write, 70 % of the range, 2 M requests", 2_000_000, 70),
+];
+const TIMERS: &str = "timers of the bare runtime";
+
+/// What [`drive`] measures, in this order: the comparison runs, and the timers.
+pub fn names_of_drive() -> Vec<String> {
+    let runs = COMPARISON.map(|(name, ..)| name);
+    runs.into_iter().chain([TIMERS]).map(String::from).collect()
+}
+
+/// The comparison runs, with so many thousandths of their requests (1000: the real thing).
+/// `progress` gets the name of each before it begins, and `ended` each run that has ended.
+pub fn drive(
+    thousandths: u64,
+    mut progress: impl FnMut(&str),
+    mut ended: impl FnMut(&BenchRun),
+) -> BenchReport {
+    let runs = COMPARISON
         .into_iter()
         .map(|(name, requests, per_cent)| {
             progress(name);
-            random_writes(name, requests * thousandths / 1000, per_cent)
+            let run = random_writes(name, requests * thousandths / 1000, per_cent);
+            ended(&run);
+            run
         })
         .collect();
-    progress("timers of the bare runtime");
+    progress(TIMERS);
     let timers = timers(10_000_000 * thousandths / 1000);
     BenchReport { runs, timer_events_per_second: Some(timers) }
 }
 
+/// What [`full`] does once the drive has started: the names, and how.
+fn parts(design: &Design, fill: f64, overwrite: f64) -> Vec<(String, Precondition)> {
+    // No window is ever compared: both parts end with their bounds.
+    let filled = Precondition { fill, passes_max: 0.0, ..Precondition::default() };
+    let all = u32::MAX;
+    let over = Precondition { fill: 0.0, passes_max: overwrite, windows: all, ..filled.clone() };
+    let parts = [("fill, in sequence", filled, fill), ("random overwrites", over, overwrite)];
+    let wanted = parts.into_iter().filter(|(.., share)| *share != 0.0);
+    let named =
+        |(name, how, share)| (format!("{}: {name}, {share} of the capacity", design.name), how);
+    wanted.map(named).collect()
+}
+
+fn name_of_start(design: &Design) -> String {
+    format!("{}: start", design.name)
+}
+
+/// What [`full`] measures, in this order.
+pub fn names_of_full(design: &Design, fill: f64, overwrite: f64) -> Vec<String> {
+    let parts = parts(design, fill, overwrite).into_iter().map(|(name, _)| name);
+    [name_of_start(design)].into_iter().chain(parts).collect()
+}
+
 /// A drive of this design: `fill` of it written in sequence, then `overwrite` times its
-/// capacity in random writes of 4 KiB; `progress` is told which of the two, and how much of
-/// it is done.
+/// capacity in random writes of 4 KiB. `progress` gets the name of the one that runs, and how much
+/// of it is done; `ended` each run that has ended.
 ///
 /// # Errors
 /// [`BenchError`].
@@ -130,6 +168,7 @@ pub fn full(
     fill: f64,
     overwrite: f64,
     progress: impl Fn(&str, f64) + Clone + 'static,
+    mut ended: impl FnMut(&BenchRun),
 ) -> Result<BenchReport, BenchError> {
     let began = cpu_seconds();
     let mut runtime = Runtime::virtual_time(1);
@@ -139,7 +178,7 @@ pub fn full(
     runtime.block_on(async move { d.power_on().await })??;
     let start_up_s = cpu_seconds() - began;
     let start = BenchRun {
-        name: format!("{}: start", design.name),
+        name: name_of_start(design),
         requests: 0,
         cpu_seconds: start_up_s,
         start_up_s,
@@ -147,17 +186,9 @@ pub fn full(
         write_amplification: 0.0,
         peak_rss_mib: peak_rss_mib(),
     };
+    ended(&start);
     let mut runs = vec![start];
-    // No window is ever compared: both parts end with their bounds.
-    let filled = Precondition { fill, passes_max: 0.0, ..Precondition::default() };
-    let all = u32::MAX;
-    let over = Precondition { fill: 0.0, passes_max: overwrite, windows: all, ..filled.clone() };
-    let parts = [("fill, in sequence", filled, fill), ("random overwrites", over, overwrite)];
-    for (name, how, share) in parts {
-        if share == 0.0 {
-            continue;
-        }
-        let name = format!("{}: {name}, {share} of the capacity", design.name);
+    for (name, how) in parts(design, fill, overwrite) {
         let (rt, progress, told) = (rt.clone(), progress.clone(), name.clone());
         let (began, before) = (cpu_seconds(), drive.stats());
         let d = AnyBox::Ssd(drive.clone());
@@ -169,7 +200,7 @@ pub fn full(
         let written = after.host_write_bytes - before.host_write_bytes;
         let programmed = after.flash_program_bytes - before.flash_program_bytes;
         let requests = written / 4096;
-        runs.push(BenchRun {
+        let run = BenchRun {
             name,
             requests,
             cpu_seconds: seconds,
@@ -177,7 +208,9 @@ pub fn full(
             requests_per_cpu_second: requests as f64 / seconds,
             write_amplification: programmed as f64 / written.max(1) as f64,
             peak_rss_mib: peak_rss_mib(),
-        });
+        };
+        ended(&run);
+        runs.push(run);
     }
     Ok(BenchReport { runs, timer_events_per_second: None })
 }
@@ -260,11 +293,16 @@ fn peak_rss_mib() -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::cell::RefCell;
 
     #[test]
     fn the_small_form_runs() {
-        let report = drive(20, |_| {});
+        let (begun, ended) = (RefCell::default(), RefCell::default());
+        let add = |to: &RefCell<Vec<String>>, name: &str| to.borrow_mut().push(name.to_string());
+        let report = drive(20, |name| add(&begun, name), |run| add(&ended, &run.name));
         assert_eq!(report.runs.len(), 2);
+        assert_eq!(begun.into_inner(), names_of_drive());
+        assert_eq!(ended.into_inner(), names_of_drive()[..2]);
         for run in &report.runs {
             assert!(run.requests_per_cpu_second > 0.0);
             assert!(run.write_amplification >= 0.5, "{run:?}");
@@ -276,7 +314,12 @@ mod tests {
 
     #[test]
     fn a_whole_drive_is_filled_and_overwritten() {
-        let report = full(&comparison_design(), 0.2, 0.1, |_, _| {}).expect("a healthy drive");
+        let mut ended = Vec::new();
+        let design = comparison_design();
+        let report = full(&design, 0.2, 0.1, |_, _| {}, |run| ended.push(run.name.clone()));
+        let report = report.expect("a healthy drive");
+        assert_eq!(ended, names_of_full(&design, 0.2, 0.1));
+        assert_eq!(names_of_full(&design, 1.0, 0.0).len(), 2, "nothing is overwritten");
         let blocks = comparison_design().check().expect("a valid design").logical;
         let expected = [0, u64::from(blocks) / 5, u64::from(blocks) / 10];
         for (run, expected) in report.runs.iter().zip(expected) {

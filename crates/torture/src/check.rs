@@ -12,6 +12,7 @@ use crate::ledger::{Ledger, Row, apply};
 use crate::plan::{BLANK, Leg};
 use serde::Serialize;
 use std::collections::BTreeMap;
+use tantalum_device::counted;
 
 /// A row of `account`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -205,7 +206,7 @@ fn entries(ledger: &Ledger, contents: &Contents, check: &mut Check) {
             check.found(
                 Harm::HalfDone,
                 format!(
-                    "transaction {} of client {} has {} entries of {}, or others",
+                    "transaction {} of client {} has {} of {} entries, or others",
                     line.seq,
                     line.client,
                     have.len(),
@@ -218,8 +219,8 @@ fn entries(ledger: &Ledger, contents: &Contents, check: &mut Check) {
         check.found(
             Harm::HalfDone,
             format!(
-                "transaction {seq} of client {client} has {} entries, and no row of the ledger",
-                have.len()
+                "transaction {seq} of client {client} has {}, and no row of the ledger",
+                counted(have.len() as u64, "entry", "entries")
             ),
         );
     }
@@ -288,8 +289,12 @@ fn compare(what: &str, id: u32, is: Row, must: Row, check: &mut Check) {
         check.found(
             Harm::HalfDone,
             format!(
-                "{what} {id} has balance {} after {} movements; the transactions give {} after {}",
-                is.balance, is.moved, must.balance, must.moved
+                "{what} {id} has balance {} after {} {}; the transactions give {} after {}",
+                is.balance,
+                is.moved,
+                if is.moved == 1 { "movement" } else { "movements" },
+                must.balance,
+                must.moved
             ),
         );
     }

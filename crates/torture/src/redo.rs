@@ -16,6 +16,8 @@
 //! The format is that of MariaDB 10.8 and later: a header, two checkpoints, and a ring of record
 //! groups, each ended by a byte that changes with every lap and by a CRC-32C (MDEV-14425).
 
+use tantalum_device::counted;
+
 /// Bytes of a block, and of what comes before the ring.
 const BLOCK: u64 = 4096;
 const RING: usize = 3 * BLOCK as usize;
@@ -44,9 +46,11 @@ impl std::fmt::Display for Stale {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(
             f,
-            "the server's log ended at LSN {}; its recovery took {} bytes after that for log, which its \
-             buffer still had from {} blocks before. That is a defect of the server on any storage",
-            self.end, self.bytes, self.blocks
+            "the server's log ended at LSN {}; its recovery took {} after that for log, which its \
+             buffer still had from {} before. That is a defect of the server on any storage",
+            self.end,
+            counted(self.bytes, "byte", "bytes"),
+            counted(self.blocks, "block", "blocks")
         )
     }
 }

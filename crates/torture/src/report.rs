@@ -4,6 +4,7 @@ use crate::check::{Check, Harm};
 use crate::ground::{Blow, Outage};
 use serde::Serialize;
 use std::collections::BTreeMap;
+use tantalum_device::counted;
 
 /// The version of the JSON.
 pub const VERSION: u32 = 1;
@@ -162,11 +163,11 @@ impl Report {
              commits: {} acknowledged, {} lost, {} half-done; {under_way} under way at the blows, {there} of them there\n",
             self.setting.database,
             self.setting.ground(),
-            counted(blows(Blow::Cut), "cut"),
-            counted(blows(Blow::Kill), "kill"),
+            counted(blows(Blow::Cut), "cut", "cuts"),
+            counted(blows(Blow::Kill), "kill", "kills"),
             match self.rounds.iter().filter(|r| r.lost_device).count() as u64 {
                 0 => String::new(),
-                lost => format!(", {} lost", counted(lost, "device")),
+                lost => format!(", {} lost", counted(lost, "device", "devices")),
             },
             self.commits(),
             of(Harm::Lost),
@@ -195,11 +196,6 @@ impl Report {
         }
         text
     }
-}
-
-/// "1 cut", "2 cuts".
-fn counted(n: u64, what: &str) -> String {
-    format!("{n} {what}{}", if n == 1 { "" } else { "s" })
 }
 
 impl Setting {
@@ -253,7 +249,7 @@ impl Round {
         format!(
             "{blow} {}: {}, {} under way ({} there); {}{lost}{drive}mounted {:.2} s, database {:.2} s: {found}",
             self.number,
-            counted(self.commits, "commit"),
+            counted(self.commits, "commit", "commits"),
             self.under_way,
             self.check.maybe_there,
             self.outage.words(),

@@ -17,7 +17,7 @@ use crate::flash::keeper::write_label;
 use crate::flash::medium::{check_device, read_heads, write_heads};
 use crate::flash::options::FormatOptions;
 use crate::flash::slow::{LABEL_BYTES, SlowStore};
-use tantalum_device::{BlockDevice, IoError, Payload, first_mark};
+use tantalum_device::{BlockDevice, IoError, Payload, counted, first_mark};
 use tantalum_rt::{Rt, mix64};
 
 pub(crate) const FLASH: &str = "the flash device";
@@ -33,8 +33,9 @@ fn divide<F: BlockDevice>(flash: &F, options: &FormatOptions) -> Result<Layout, 
     let (page, block) = (options.page, flash.caps().block_size);
     if !is_page(page) || !page.is_multiple_of(block) {
         return wrong(format!(
-            "pages of {page} bytes: give a power of two from 512 bytes to 1 MiB that is a multiple \
-             of the {block} bytes of a block of the flash device"
+            "pages of {}: give a power of two from 512 bytes to 1 MiB that is a multiple of the \
+             {block} bytes of a block of the flash device",
+            counted(page.into(), "byte", "bytes")
         ));
     }
     let frames = options.frames;

@@ -109,7 +109,9 @@ impl<F: BlockDevice + 'static, S: SlowStore + 'static> Core<F, S> {
         }
         let Some(target) = now.resized(bytes) else {
             let least = now.least_bytes();
-            let why = format!("{bytes} bytes: the smallest cache of such batches takes {least}");
+            let why = format!(
+                "{bytes} bytes: the smallest cache of such batches takes {least}; give it as much"
+            );
             return Err(CacheError::Invalid(why));
         };
         Ok((target, target.batches != now.batches))

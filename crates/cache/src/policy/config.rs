@@ -14,6 +14,7 @@ use super::sieve::Sieve;
 use super::tac::Tac;
 use std::fmt;
 use std::str::FromStr;
+use tantalum_device::counted;
 
 /// A policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -250,10 +251,16 @@ pub enum ConfigError {
     #[error("{0} frames are more than a policy can have: 1073741824")]
     TooManyFrames(u32),
     /// A page size that no policy takes.
-    #[error("pages of {0} bytes: expected a power of two from 512 to 65536")]
+    #[error(
+        "pages of {}: expected a power of two from 512 to 65536",
+        counted(u64::from(*.0), "byte", "bytes")
+    )]
     PageBytes(u32),
     /// A batch that is too small or too large.
-    #[error("batches of {batch} pages: expected {least} to 1024 with {kind}")]
+    #[error(
+        "batches of {}: expected {least} to 1024 with {kind}",
+        counted(u64::from(*.batch), "page", "pages")
+    )]
     Batch {
         /// The policy.
         kind: Kind,

@@ -13,7 +13,7 @@ use crate::volume::error::VolumeError;
 use crate::volume::options::VolumeOptions;
 use std::ops::RangeInclusive;
 use std::rc::Rc;
-use tantalum_device::{Ack, Block, BlockDevice, Caps, DataMut, Payload};
+use tantalum_device::{Ack, Block, BlockDevice, Caps, DataMut, Payload, counted};
 use tantalum_rt::Rt;
 
 /// How many pages a batch of a volume can have: a write that is all or nothing may change two.
@@ -42,7 +42,8 @@ pub(crate) fn caps<D: BlockDevice>(slow: D, options: &VolumeOptions) -> Result<C
     let frames = options.format.frames;
     if !BATCH_PAGES.contains(&frames) {
         let (least, most) = (BATCH_PAGES.start(), BATCH_PAGES.end());
-        let why = format!("batches of {frames} pages: give {least} to {most}, 64 is usual");
+        let pages = counted(frames.into(), "page", "pages");
+        let why = format!("batches of {pages}: give {least} to {most}, 64 is usual");
         return Err(OpenError::Unsuitable(why).into());
     }
     if options.cache.admit == Admit::Clean {

@@ -7,7 +7,7 @@
 
 use crate::flash::{CacheError, CacheStats};
 use crate::volume::plug::CacheVolume;
-use tantalum_device::{BlockDevice, IoError, PowerCycle};
+use tantalum_device::{BlockDevice, IoError, PowerCycle, counted};
 
 /// Why the cache of a volume did not get another size.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -49,7 +49,8 @@ impl<F: PowerCycle + 'static, S: PowerCycle + 'static> CacheVolume<F, S> {
         let device = &self.inner.flash;
         let now = *device.device().caps();
         if !bytes.is_multiple_of(now.block_size.into()) {
-            let why = format!("{bytes} bytes are not a multiple of {}", now.block_size);
+            let bytes = counted(bytes, "byte is", "bytes are");
+            let why = format!("{bytes} not a multiple of {}", now.block_size);
             return Err(CacheError::Invalid(why).into());
         }
         if bytes > now.bytes() {

@@ -4,13 +4,17 @@
 mod devices;
 mod directory;
 
+use crate::interrupt::Finished;
+#[cfg(feature = "live")]
+use crate::interrupt::{self, Stop};
 use crate::out;
 use clap::Args;
 use comfy_table::Table;
+use directory::Round;
 use serde::Serialize;
 
 /// Arguments of `tantalum cache bench`.
-#[derive(Args)]
+#[derive(Args, Clone)]
 #[cfg_attr(
     feature = "live",
     command(after_help = "\
@@ -27,7 +31,20 @@ With devices, tasks use pages: each use fetches one and evicts it, changed or no
 of the uses are of an eighth of the pages. The cache is filled before. On files the
 numbers are those of this machine now: compare them within one run. On models they are
 the same each time.
-Exit codes: 0; 1, the cache failed; 2, a device cannot be used.")
+Exit codes: 0; 1, the cache failed; 2, a device cannot be used; 130, interrupted: what
+has ended is printed.")
+)]
+#[cfg_attr(
+    not(feature = "live"),
+    command(after_help = "\
+Examples:
+  tantalum cache bench
+  tantalum cache bench --pages 2000000 --threads 1,4
+  tantalum cache bench --rounds 9 --json
+
+It measures lookups and stage-ins of random pages in a directory that is full, in
+interleaved rounds, per second of processor time; each number is the median.
+Exit codes: 0; 130, interrupted: the medians of the rounds that have ended are printed.")
 )]
 pub struct BenchArguments {
     /// Pages in the directory
@@ -57,13 +74,36 @@ pub struct BenchArguments {
 /// Runs the command; returns the exit code.
 pub fn bench(arguments: &BenchArguments) -> u8 {
     #[cfg(feature = "live")]
-    if let Some(runs) = devices::measured(&arguments.devices) {
-        return match runs {
-            Ok(runs) => print(&runs, devices::table, arguments.json),
-            Err((why, code)) => out::error(why, code),
-        };
+    if let Some(places) = arguments.devices.places() {
+        return on_devices(arguments, places);
     }
-    print(&directory::measured(arguments), directory::table, arguments.json)
+    let of = arguments.clone();
+    let finished = Finished::printed_at_interrupt(move |rounds: Vec<Round>| {
+        if of.json || !rounds.is_empty() {
+            print(&directory::runs(&of, &rounds), directory::table, of.json);
+        }
+        out::note(directory::interrupted(rounds.len(), of.rounds));
+    });
+    directory::measure(arguments, &finished);
+    finished
+        .end(|rounds| print(&directory::runs(arguments, &rounds), directory::table, arguments.json))
+}
+
+#[cfg(feature = "live")]
+fn on_devices(arguments: &BenchArguments, places: devices::Places<'_>) -> u8 {
+    let stop = Stop::default();
+    stop.set_at_interrupt(|| ());
+    let runs = match devices::measured(&arguments.devices, places, &stop) {
+        Ok(runs) => runs,
+        Err((why, code)) => return out::error(why, code),
+    };
+    if !stop.is_set() {
+        return print(&runs, devices::table, arguments.json);
+    }
+    if arguments.json || !runs.is_empty() {
+        print(&runs, devices::table, arguments.json);
+    }
+    interrupt::over(&arguments.devices.names(), runs.len())
 }
 
 fn print<T: Serialize>(runs: &[T], table: fn(&[T]) -> Table, json: bool) -> u8 {

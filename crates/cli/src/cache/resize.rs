@@ -105,7 +105,8 @@ fn try_resize(path: &Path, bytes: u64) -> Result<(Report, String), Failed> {
     if !bytes.is_multiple_of(block) {
         let (path, more) = (flash.display(), bytes.next_multiple_of(block));
         return Err(usage(format!(
-            "{path}: {bytes} bytes are not a multiple of {block}: give {more}, say"
+            "{path}: {} not a multiple of {block}: give {more}, say",
+            counted(bytes, "byte is", "bytes are")
         )));
     }
     {

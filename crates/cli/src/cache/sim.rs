@@ -6,6 +6,8 @@
 use super::recording::{self, OWN, Recording};
 use super::size::Size;
 use crate::bar::Began;
+use crate::counted::counted;
+use crate::interrupt::{self, Finished};
 use crate::trace::{Event, formats};
 use crate::{out, units};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
@@ -19,7 +21,7 @@ use tantalum_device::bytes_in_words;
 use tantalum_workload::trace::{Format, Options};
 
 /// Arguments of `tantalum cache sim`.
-#[derive(Args)]
+#[derive(Args, Clone)]
 #[command(after_help = "\
 Examples:
   tantalum cache sim                                 all policies on the trace that is built in
@@ -37,7 +39,8 @@ page of each request.
 Columns: read hits, the share of reads that flash answered; disk writes, against a disk
 alone; flash writes, with those of metadata; sequential, the share of these that begin
 where the one before ended; old, the share of frames with superseded versions.
-Exit codes: 0; 2, a trace or an option makes no sense.")]
+Exit codes: 0; 2, a trace or an option makes no sense; 130, interrupted: the rows that
+have ended are printed.")]
 pub struct SimArguments {
     /// Traces; - is standard input [default: one that is built in, PostgreSQL under TPC-C]
     traces: Vec<PathBuf>,
@@ -143,28 +146,55 @@ struct Row {
 
 #[derive(Serialize)]
 struct Document {
-    page_bytes: u32,
+    page_bytes: u64,
     rounds: u32,
     rows: Vec<Row>,
 }
 
 /// Runs the command; returns the exit code.
 pub fn sim(arguments: &SimArguments) -> u8 {
-    let document = match replay_all(arguments) {
-        Ok(document) => document,
-        Err(message) => return out::error(message, out::USAGE),
-    };
-    let text = match arguments.json {
-        true => serde_json::to_string_pretty(&document).map(|json| json + "\n"),
-        false => Ok(table(arguments, &document.rows)),
-    };
-    match text {
-        Ok(text) => out::bytes(text.as_bytes()),
-        Err(e) => out::error(e, out::FAILED),
+    let of = arguments.clone();
+    let finished = Finished::printed_at_interrupt(move |rows: Vec<Row>| {
+        let ended = rows.len();
+        if of.json || ended > 0 {
+            print(&of, rows);
+        }
+        interrupt::over(&names(&of), ended);
+    });
+    match replay_all(arguments, &finished) {
+        Ok(()) => finished.end(|rows| print(arguments, rows)),
+        Err(message) => out::error(message, out::USAGE),
     }
 }
 
-fn replay_all(arguments: &SimArguments) -> Result<Document, String> {
+fn print(arguments: &SimArguments, rows: Vec<Row>) -> u8 {
+    let SimArguments { page: page_bytes, rounds, .. } = *arguments;
+    match arguments.json {
+        true => out::json(&Document { page_bytes, rounds, rows }),
+        false => out::bytes(table(arguments, &rows).as_bytes()),
+    }
+}
+
+/// What all rows are called, in the order of [`replay_all`].
+fn names(arguments: &SimArguments) -> Vec<String> {
+    let own = [PathBuf::from(OWN)];
+    let traces = if arguments.traces.is_empty() { &own[..] } else { &arguments.traces };
+    let mut names = Vec::new();
+    for trace in traces {
+        for size in &arguments.size {
+            for kind in kinds(arguments) {
+                let name = format!("{} at {size}", kind.name());
+                names.push(match traces {
+                    [_] => name,
+                    _ => format!("{}: {name}", trace.display()),
+                });
+            }
+        }
+    }
+    names
+}
+
+fn replay_all(arguments: &SimArguments, finished: &Finished<Row>) -> Result<(), String> {
     let page_bytes = u32::try_from(arguments.page)
         .map_err(|_| format!("--page: pages of {} bytes are too large", arguments.page))?;
     let options = Options {
@@ -173,11 +203,10 @@ fn replay_all(arguments: &SimArguments) -> Result<Document, String> {
         page_size: page_bytes,
     };
     let most = if arguments.quick { QUICK } else { usize::MAX };
-    let mut rows = Vec::new();
-    let mut replay = |recording: &Recording| -> Result<(), String> {
+    let replay = |recording: &Recording| -> Result<(), String> {
         for &size in &arguments.size {
             for kind in kinds(arguments) {
-                rows.push(replay(arguments, recording, kind, size, page_bytes)?);
+                finished.add(replay(arguments, recording, kind, size, page_bytes)?);
             }
         }
         Ok(())
@@ -190,7 +219,7 @@ fn replay_all(arguments: &SimArguments) -> Result<Document, String> {
     for path in &arguments.traces {
         replay(&recording::from_file(path, &options, page_bytes, most)?)?;
     }
-    Ok(Document { page_bytes, rounds: arguments.rounds, rows })
+    Ok(())
 }
 
 fn kinds(arguments: &SimArguments) -> Vec<Kind> {
@@ -240,7 +269,8 @@ fn replay(
     let ghosts = (arguments.ghosts && kind != Kind::None).then_some(ONE_IN);
     let mut sim = Sim::new(&config, ghosts).map_err(|e| {
         let of = if ghosts.is_some() { " (or its ghosts)" } else { "" };
-        format!("{}, a cache of {pages} pages{of}: {e}; see --size", recording.name)
+        let pages = counted(pages.into(), "page", "pages");
+        format!("{}, a cache of {pages}{of}: {e}; see --size", recording.name)
     })?;
     let began = Began::now();
     for _ in 0..arguments.rounds {
@@ -300,10 +330,10 @@ fn table(arguments: &SimArguments, rows: &[Row]) -> String {
         column.set_constraint(comfy_table::ColumnConstraint::Hidden);
     }
     let own = if arguments.traces.is_empty() { format!("{OWN}: ") } else { String::new() };
-    let reads = rows.first().map_or(0, |row| row.reads);
+    let reads = counted(rows.first().map_or(0, |row| row.reads), "page", "pages");
     let writes = rows.first().map_or(0, |row| row.writes);
     match rows.first().map(name) == rows.last().map(name) {
-        true => format!("{own}{reads} pages read, {writes} written\n\n{table}\n"),
+        true => format!("{own}{reads} read, {writes} written\n\n{table}\n"),
         false => format!("{table}\n"),
     }
 }

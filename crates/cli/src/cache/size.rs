@@ -1,7 +1,9 @@
 //! Sizes of simulated caches.
 
 use crate::units::{bytes, percent_of_all};
+use std::fmt;
 use std::str::FromStr;
+use tantalum_device::bytes_in_words;
 
 /// How large a cache is.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -26,6 +28,16 @@ impl Size {
             Size::Percent(percent) => (touched as f64 * percent / 100.0) as u64,
         };
         u32::try_from(frames).map_err(|_| format!("a cache of {frames} pages is too large"))
+    }
+}
+
+impl fmt::Display for Size {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Size::Pages(pages) => write!(f, "{pages} pages"),
+            Size::Bytes(bytes) => f.write_str(&bytes_in_words(*bytes)),
+            Size::Percent(percent) => write!(f, "{percent} %"),
+        }
     }
 }
 

@@ -7,12 +7,13 @@
 use super::findings::Findings;
 use crate::bar::{Began, Lines};
 use crate::counted::{self, counted};
-use crate::{interrupt, out, units};
+use crate::interrupt::Stop;
+use crate::{out, units};
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use rustix::termios::tcgetwinsize;
 use std::io::stderr;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
 use tantalum_explore::{Case, CrashRow, Over, Watch};
 use tantalum_lab::bench::process_cpu_seconds;
 
@@ -40,7 +41,7 @@ pub struct Progress<'a> {
     rows: Vec<Row>,
     all: MultiProgress,
     total: ProgressBar,
-    interrupted: Arc<AtomicBool>,
+    interrupted: Stop,
     began: Began,
     /// Seconds after which the exploration ends.
     budget: Option<f64>,
@@ -85,7 +86,7 @@ impl<'a> Progress<'a> {
             rows: rows.collect(),
             total,
             all,
-            interrupted: Arc::default(),
+            interrupted: Stop::default(),
             began: Began::now(),
             budget,
             lines: Lines::new(EVERY, terminal),
@@ -97,12 +98,9 @@ impl<'a> Progress<'a> {
 
     /// Makes Ctrl-C end the exploration, whose result is then shown; a second one ends the program.
     pub fn end_at_interrupt(&self) {
-        let (all, interrupted) = (self.all.clone(), self.interrupted.clone());
-        interrupt::at_each(move || {
-            if interrupted.swap(true, Relaxed) {
-                let _ = all.clear();
-                std::process::exit(out::INTERRUPTED);
-            }
+        let all = self.all.clone();
+        self.interrupted.set_at_interrupt(move || {
+            let _ = all.clear();
         });
     }
 
@@ -235,7 +233,7 @@ impl Watch for Progress<'_> {
 
     fn over(&self) -> Option<Over> {
         let late = || self.budget.is_some_and(|budget| self.began.seconds() >= budget);
-        match self.interrupted.load(Relaxed) {
+        match self.interrupted.is_set() {
             true => Some(Over::Interrupted),
             false => late().then_some(Over::Budget),
         }

@@ -11,8 +11,12 @@ pub fn summary(found: &Survey, reach: Reach, budget: Option<&str>, cpu_seconds: 
     let how = match reach {
         Reach::Exhaustive(1) => "every point of one run of each row".to_string(),
         Reach::Exhaustive(runs) => format!("every point of {runs} runs of each row"),
-        Reach::Samples(cuts) => format!("{cuts} random points of each row"),
-        Reach::Runs(runs) => format!("random points of {runs} runs of each row"),
+        Reach::Samples(cuts) => {
+            format!("{} of each row", counted(cuts, "random point", "random points"))
+        }
+        Reach::Runs(runs) => {
+            format!("random points of {} of each row", counted(runs, "run", "runs"))
+        }
         Reach::Endless => "random points of each row".to_string(),
     };
     let within = match (reach, budget) {

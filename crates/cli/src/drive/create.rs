@@ -2,10 +2,11 @@
 
 use super::{inspect, serial, size};
 use crate::designs::listed;
+use crate::file_kind::Kind;
 use crate::random::random;
 use crate::run::{Setting, setting};
 use crate::units::bytes;
-use crate::{input, out};
+use crate::{file_kind, input, out};
 use clap::Args;
 use serde::Serialize;
 use std::io::ErrorKind;
@@ -87,7 +88,7 @@ pub fn create(arguments: &CreateArguments) -> u8 {
             // (A capacity is rounded up by a block of each die, which is less than a tenth.)
             if let Some(asked) = arguments.capacity.filter(|asked| capacity > asked + asked / 10) {
                 out::note(format_args!(
-                    "note: {} were asked for, but a {} has at least {}: its dies stay as many, and each \
+                    "note: --capacity is {}, but a {} has at least {}: its dies stay as many, and each \
                      needs erase units to work with",
                     size(asked),
                     design.name,
@@ -170,9 +171,14 @@ pub fn named(name: &str) -> Result<Design, String> {
     }
     let advice = "name a file with a design, or a preset (`tantalum designs` lists all)";
     let text = input::text("the design", Path::new(name), advice)?;
-    Design::from_toml(&text).map_err(|e| match e {
-        DesignError::Toml { line: Some(line), fault } => format!("{name}:{line}: {}", fault.what),
-        e => format!("{name}: {e}"),
+    Design::from_toml(&text).map_err(|e| {
+        let why = match e {
+            DesignError::Toml { line: Some(line), fault } => {
+                format!("{name}:{line}: {}", fault.what)
+            }
+            e => format!("{name}: {e}"),
+        };
+        file_kind::told(Kind::Design, name, &text, why)
     })
 }
 

@@ -241,11 +241,11 @@ fn text(r: &Report) -> String {
     line(
         "flash",
         format!(
-            "{} dies, {} erase units of {} planes × {} pages × {} bytes",
-            g.dies(),
-            r.design.erase_units,
-            g.planes,
-            g.pages,
+            "{}, {} of {} × {} × {} bytes",
+            counted(g.dies().into(), "die", "dies"),
+            counted(r.design.erase_units.into(), "erase unit", "erase units"),
+            counted(g.planes.into(), "plane", "planes"),
+            counted(g.pages.into(), "page", "pages"),
             g.page_bytes
         ),
     );
@@ -270,7 +270,8 @@ fn text(r: &Report) -> String {
         return t;
     };
     let u = &state.units;
-    line("mapped", format!("{} pages, {}", u.mapped_pages, size(u64::from(u.mapped_pages) * 4096)));
+    let mapped = u64::from(u.mapped_pages);
+    line("mapped", format!("{}, {}", counted(mapped, "page", "pages"), size(mapped * 4096)));
     line(
         "units",
         format!(
@@ -287,8 +288,8 @@ fn text(r: &Report) -> String {
         line(
             "wear",
             format!(
-                "{} erases; of a unit {} to {}, {:.1} on average",
-                wear.erases,
+                "{}; of a unit {} to {}, {:.1} on average",
+                counted(wear.erases, "erase", "erases"),
                 wear.min,
                 wear.max,
                 wear.mean()
@@ -301,8 +302,10 @@ fn text(r: &Report) -> String {
             None if r.design.protected => "none yet".to_string(),
             None => "none: nothing is protected".to_string(),
             Some(dump) => format!(
-                "{} buffered pages, {} map entries, {} entries of the journal of units",
-                dump.buffered_pages, dump.map_entries, dump.journal_entries
+                "{}, {}, {} of the journal of units",
+                counted(dump.buffered_pages, "buffered page", "buffered pages"),
+                counted(dump.map_entries, "map entry", "map entries"),
+                counted(dump.journal_entries, "entry", "entries")
             ),
         },
     );

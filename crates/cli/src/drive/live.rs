@@ -32,7 +32,7 @@ pub use power::Plug;
 pub use trouble::Trouble;
 
 use super::{inspect, listen, view};
-use crate::members::ServedLog;
+use crate::members::{Group, ServedLog};
 use crate::{fault, members, out};
 use source::Source;
 use std::path::{Path, PathBuf};
@@ -138,12 +138,18 @@ pub trait Front: 'static {
 }
 
 /// Runs a box until a signal ends it: the drive in `image`, or the box of the arguments. `build`
-/// makes the front before the box starts. Returns the exit code.
-pub fn run(arguments: &LiveArguments, image: Option<&Path>, build: impl Build) -> u8 {
+/// makes the front before the box starts. The command is one of drives, or `of` a group of
+/// descriptions. Returns the exit code.
+pub fn run(
+    arguments: &LiveArguments,
+    image: Option<&Path>,
+    of: Option<Group>,
+    build: impl Build,
+) -> u8 {
     if let Err(message) = arguments.check() {
         return out::error(message, out::USAGE);
     }
-    let source = match Source::of(arguments, image, build.is_read_only()) {
+    let source = match Source::of(arguments, image, build.is_read_only(), of) {
         Ok(source) => source,
         Err(message) => return out::error(message, out::USAGE),
     };

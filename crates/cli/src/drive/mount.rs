@@ -14,6 +14,7 @@ mod table;
 
 use super::live::{self, Build, Failure, Front, LiveArguments, OnCut, ServedBox, Site};
 use super::size;
+use crate::members::Group;
 use crate::out;
 use clap::Args;
 use filesystem::{Content, Kind};
@@ -82,7 +83,7 @@ pub struct MountArguments {
 }
 
 /// Runs the command; returns the exit code.
-pub fn mount(arguments: &MountArguments) -> u8 {
+pub fn mount(arguments: &MountArguments, of: Option<Group>) -> u8 {
     let own = arguments.clone();
     let (image, dir) = match (&arguments.places[..], arguments.live.names_a_box()) {
         ([image, dir], false) => (Some(image.clone()), dir.clone()),
@@ -113,7 +114,7 @@ pub fn mount(arguments: &MountArguments) -> u8 {
         Some(path) => path.display().to_string(),
         None => own.live.name(),
     };
-    live::run(&arguments.live, image.as_deref(), Mount { arguments: own, dir, source })
+    live::run(&arguments.live, image.as_deref(), of, Mount { arguments: own, dir, source })
 }
 
 /// How the mount is built.

@@ -1,6 +1,7 @@
 //! `tantalum drive cut|restore|status|stats`: requests to the process that runs a drive.
 
 use super::{size, words};
+use crate::counted::counted;
 use crate::members::{cache_told, is_cache, is_description};
 use crate::out;
 use clap::Args;
@@ -259,16 +260,26 @@ fn cut_text(r: &CutReport) -> String {
         return lines.0;
     }
     lines.all(&r.lines);
-    lines.add(
-        "lost",
-        match (r.lost_blocks_at_most, r.acknowledged_is_safe) {
-            (0, true) => "nothing: acknowledged writes survive".to_string(),
-            (0, false) => "nothing: all acknowledged writes had been flushed".to_string(),
-            (n, _) => format!("up to {n} acknowledged blocks of 4 KiB"),
-        },
-    );
+    lines.add("lost", lost_in_a_line(r));
+    if !r.complete {
+        let how = "`tantalum drive restore --salvage` rebuilds the map from the flash, if the drive \
+                   does not start without the dump";
+        lines.add("restore", how);
+    }
     lines.add("real time", words::time(r.real_ns));
     lines.0
+}
+
+/// What a cut of a box that took commands may have lost.
+fn lost_in_a_line(r: &CutReport) -> String {
+    let blocks = counted(r.lost_blocks_at_most, "acknowledged block", "acknowledged blocks");
+    match (r.complete, r.lost_blocks_at_most, r.acknowledged_is_safe) {
+        (true, 0, true) => "nothing: acknowledged writes survive".to_string(),
+        (true, 0, false) => "nothing: all acknowledged writes had been flushed".to_string(),
+        (true, ..) => format!("up to {blocks} of 4 KiB"),
+        (false, 0, _) => "no written block; discards may be undone".to_string(),
+        (false, ..) => format!("up to {blocks} of 4 KiB; discards may be undone"),
+    }
 }
 
 fn restore_text(r: &RestoreReport) -> String {
@@ -370,6 +381,37 @@ pub fn stats_text(r: &StatsReport) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tantalum_export::control::Values;
+
+    /// What `cut` says of a drive with capacitors.
+    fn said(lost_blocks_at_most: u64, complete: bool) -> String {
+        cut_text(&CutReport {
+            was: Power::On,
+            acknowledged_is_safe: true,
+            lost_blocks_at_most,
+            real_ns: 1,
+            complete,
+            words: "off".to_string(),
+            lines: Vec::new(),
+            values: Values::default(),
+        })
+    }
+
+    /// Without its dump the drive does not start, and has lost something: at least discards.
+    #[test]
+    fn a_cut_without_its_dump_never_lost_nothing() {
+        let safe = said(0, true);
+        assert!(safe.contains("lost        nothing: acknowledged writes survive\n"), "{safe}");
+        assert!(!safe.contains("--salvage"), "{safe}");
+        let weak = said(0, false);
+        assert!(weak.contains("lost        no written block; discards may be undone\n"), "{weak}");
+        assert!(weak.contains("--salvage") && !weak.contains("nothing"), "{weak}");
+        for (blocks, words) in [(1, "1 acknowledged block of"), (2, "2 acknowledged blocks of")] {
+            let weak = said(blocks, false);
+            let lost = format!("lost        up to {words} 4 KiB; discards may be undone\n");
+            assert!(weak.contains(&lost) && weak.contains("--salvage"), "{weak}");
+        }
+    }
 
     /// A name of the user's may be a word of the sentence.
     #[test]

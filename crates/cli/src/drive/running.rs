@@ -1,6 +1,7 @@
 //! The commands of drives on the wall clock.
 
 use super::{mount, remote, serve, top};
+use crate::members::Group;
 use clap::Subcommand;
 
 /// Commands that run a box, or send requests to a running one.
@@ -22,11 +23,16 @@ pub enum RunningCommand {
     Top(top::TopArguments),
 }
 
-/// Runs a command; returns the exit code.
+/// Runs a command of drives; returns the exit code.
 pub fn running(command: &RunningCommand) -> u8 {
+    running_of(command, None)
+}
+
+/// Runs a command of this group of descriptions, or of drives; returns the exit code.
+pub fn running_of(command: &RunningCommand, of: Option<Group>) -> u8 {
     match command {
-        RunningCommand::Serve(arguments) => serve::serve(arguments),
-        RunningCommand::Mount(arguments) => mount::mount(arguments),
+        RunningCommand::Serve(arguments) => serve::serve(arguments, of),
+        RunningCommand::Mount(arguments) => mount::mount(arguments, of),
         RunningCommand::Cut(arguments) => remote::cut(arguments),
         RunningCommand::Restore(arguments) => remote::restore(arguments),
         RunningCommand::Status(arguments) => remote::status(arguments),

@@ -4,6 +4,7 @@ use super::listen;
 use super::live::{
     self, Build, Failure, Front, Live, LiveArguments, OnCut, ServedBox, Site, Trouble,
 };
+use crate::members::Group;
 use crate::{out, units};
 use clap::Args;
 use std::cell::RefCell;
@@ -117,7 +118,7 @@ pub struct ServeArguments {
 }
 
 /// Runs the command; returns the exit code.
-pub fn serve(arguments: &ServeArguments) -> u8 {
+pub fn serve(arguments: &ServeArguments, of: Option<Group>) -> u8 {
     if let Err(e) = limits(arguments).check() {
         return out::error(e, out::USAGE);
     }
@@ -132,7 +133,7 @@ pub fn serve(arguments: &ServeArguments) -> u8 {
         Err(e) => return out::error(format_args!("--tls: {e}"), out::FAILED),
     };
     let build = Serve { arguments: arguments.clone(), tls };
-    live::run(&arguments.live, arguments.image.as_deref(), build)
+    live::run(&arguments.live, arguments.image.as_deref(), of, build)
 }
 
 /// Checks that clients of this address must have a certificate, or that the user waives this.

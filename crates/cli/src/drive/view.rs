@@ -1,6 +1,7 @@
 //! A drive in an image as a restart would find it, without changing the image: on a private view
 //! of the image, in virtual time.
 
+use crate::counted::counted;
 use crate::fault;
 use std::path::Path;
 use tantalum_device::PowerCycle;
@@ -63,5 +64,6 @@ pub fn host_crashed(image: &ImageFile) -> String {
         true => "the image has the state of its newest sync".to_string(),
         false => "the image was not synced: the last writes may be missing".to_string(),
     };
-    format!("the host crashed: {what}; {} pages cannot be read any more", image.torn_by_crash())
+    let torn = counted(image.torn_by_crash(), "page", "pages");
+    format!("the host crashed: {what}; {torn} cannot be read any more")
 }

@@ -3,6 +3,8 @@
 //! 1. Files of a benchmark have no name while it runs: however it ends, nothing is left of them.
 //! 2. Whoever commits measures its own time, from the call to its return, and commits at least once.
 
+use crate::counted::counted;
+use crate::interrupt::{self, Stop};
 use crate::members::{Files, in_words, make, model_of};
 use crate::{out, units};
 use clap::Args;
@@ -36,7 +38,8 @@ within one run. On models they are the same each time. `tantalum designs` lists 
 models. Hedges are slow writes that were written again on another device, and how many
 of these ended first. Padding is what blocks that were not full cost, of all that was
 written to the devices.
-Exit codes: 0; 1, the log failed; 2, a file cannot be made, or there is no such model.")]
+Exit codes: 0; 1, the log failed; 2, a file cannot be made, or there is no such model;
+130, interrupted: the runs that have ended are printed.")]
 pub struct BenchArguments {
     /// Folders: each gets a file of the log, which is gone afterwards
     #[arg(conflicts_with = "model")]
@@ -109,24 +112,35 @@ pub fn bench(arguments: &BenchArguments) -> u8 {
                     device: --model usb-a";
         return out::error(what, out::USAGE);
     }
+    let stop = Stop::default();
+    stop.set_at_interrupt(|| ());
     let mut runs = Vec::new();
     for &threads in &arguments.threads {
         let ran = match arguments.model.is_empty() {
-            true => on_files(arguments, threads),
-            false => on_models(arguments, threads),
+            true => on_files(arguments, threads, &stop),
+            false => on_models(arguments, threads, &stop),
         };
         match ran {
+            Ok(_) if stop.is_set() => break,
             Ok(ran) => runs.push(run(threads, ran)),
             Err((why, code)) => return out::error(why, code),
         }
     }
-    let text = match arguments.json {
-        true => serde_json::to_string_pretty(&runs).map_err(|e| e.to_string()),
-        false => Ok(table(&runs)),
-    };
-    match text {
-        Ok(text) => out::bytes((text + "\n").as_bytes()),
-        Err(e) => out::error(e, out::FAILED),
+    if !stop.is_set() {
+        return print(&runs, arguments.json);
+    }
+    if arguments.json || !runs.is_empty() {
+        print(&runs, arguments.json);
+    }
+    let name = |threads: &u32| counted(u64::from(*threads), "thread", "threads");
+    let names: Vec<String> = arguments.threads.iter().map(name).collect();
+    interrupt::over(&names, runs.len())
+}
+
+fn print(runs: &[Run], json: bool) -> u8 {
+    match json {
+        true => out::json(&runs),
+        false => out::bytes((table(runs) + "\n").as_bytes()),
     }
 }
 
@@ -226,13 +240,13 @@ fn log_on_files(arguments: &BenchArguments) -> Result<BlockingLog, Failed> {
     clippy::disallowed_types,
     reason = "threads and their time on this machine are what is measured"
 )]
-fn on_files(arguments: &BenchArguments, threads: u32) -> Result<Ran, Failed> {
+fn on_files(arguments: &BenchArguments, threads: u32, stop: &Stop) -> Result<Ran, Failed> {
     let log = log_on_files(arguments)?;
     let newest = Arc::new(AtomicU64::new(0));
     let (length, bytes) = (arguments.length, arguments.bytes as usize);
     let began = std::time::Instant::now();
     let work = |thread: u32| {
-        let (log, newest) = (log.clone(), newest.clone());
+        let (log, newest, stop) = (log.clone(), newest.clone(), stop.clone());
         std::thread::spawn(move || -> Result<Latencies, LogError> {
             let (mut latencies, record) = (Latencies::default(), vec![thread as u8; bytes]);
             loop {
@@ -240,7 +254,7 @@ fn on_files(arguments: &BenchArguments, threads: u32) -> Result<Ran, Failed> {
                 let at = log.commit(&record)?;
                 latencies.record(Nanos(start.elapsed().as_nanos() as u64));
                 newest.fetch_max(at.end.0, Ordering::Relaxed);
-                if began.elapsed().as_nanos() >= u128::from(length.0) {
+                if began.elapsed().as_nanos() >= u128::from(length.0) || stop.is_set() {
                     return Ok(latencies);
                 }
             }
@@ -267,13 +281,13 @@ fn on_files(arguments: &BenchArguments, threads: u32) -> Result<Ran, Failed> {
     Ok((all, stats, took))
 }
 
-fn on_models(arguments: &BenchArguments, threads: u32) -> Result<Ran, Failed> {
+fn on_models(arguments: &BenchArguments, threads: u32, stop: &Stop) -> Result<Ran, Failed> {
     let model = |name: &String| model_of(name).map_err(usage);
     let models: Vec<Model> = arguments.model.iter().map(model).collect::<Result<_, _>>()?;
     let mut runtime = Runtime::virtual_time(1);
     let rt = runtime.handle();
     let (length, bytes, copies) = (arguments.length, arguments.bytes as usize, arguments.copies);
-    let hedges = !arguments.no_hedging;
+    let (hedges, stop) = (!arguments.no_hedging, stop.clone());
     let work = async move {
         let mut devices = Vec::new();
         for (i, model) in (0..).zip(&models) {
@@ -286,26 +300,27 @@ fn on_models(arguments: &BenchArguments, threads: u32) -> Result<Ran, Failed> {
         let mut options = OpenOptions::default();
         options.hedge.enabled = hedges;
         let log = Log::open(&rt, devices, options).await.map_err(|e| refused(&e))?;
-        commits(&rt, &log, threads, length, bytes).await.map_err(failed)
+        let ends = |took: Nanos| took >= length || stop.is_set();
+        commits(&rt, &log, threads, ends, bytes).await.map_err(failed)
     };
     runtime.block_on(work).map_err(|e| failed(format!("the log has stalled: {e}")))?
 }
 
-/// The same with tasks, on the clock of the runtime.
+/// The same with tasks, on the clock of the runtime: until `ends` says so of the time that it took.
 async fn commits<D: BlockDevice + Clone + 'static>(
     rt: &Rt,
     log: &Log<D>,
     tasks: u32,
-    length: Nanos,
+    ends: impl Fn(Nanos) -> bool,
     bytes: usize,
 ) -> Result<Ran, LogError> {
     let latencies: Rc<RefCell<Latencies>> = Rc::default();
     let began = rt.now();
     let work = |task: u32| {
-        let latencies = latencies.clone();
+        let (latencies, ends) = (latencies.clone(), &ends);
         async move {
             let record = vec![task as u8; bytes];
-            while rt.now().saturating_sub(began) < length {
+            while !ends(rt.now().saturating_sub(began)) {
                 let start = rt.now();
                 let at = log.commit(&record).await?;
                 latencies.borrow_mut().record(rt.now().saturating_sub(start));

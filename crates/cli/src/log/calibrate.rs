@@ -9,6 +9,7 @@
 //!    all others as slow. How often they come is that of small commands in sequence.
 
 use crate::bar::Bar;
+use crate::interrupt;
 use crate::members::{Files, in_words, make, open, runtime};
 use crate::{out, units};
 use clap::Args;
@@ -34,7 +35,8 @@ Examples:
 Reads, and writes that are durable before they end, in sequence and at random. The
 preset has the times of this device now; that it slows down for seconds at a time is
 not looked for. Its keys may also stand under [design.NAME] in an experiment.
-Exit codes: 0; 1, the device failed; 2, it cannot be used.")]
+Exit codes: 0; 1, the device failed; 2, it cannot be used; 130, interrupted: what has
+been measured is printed, and there is no preset.")]
 pub struct CalibrateArguments {
     /// A folder, whose drive is measured with a file of its own; or a file or block device
     path: PathBuf,
@@ -126,36 +128,61 @@ fn try_calibrate(arguments: &CalibrateArguments) -> Result<u8, Failed> {
         return Err(usage(format!("\"{path}\" is too small: {need} MiB are needed")));
     }
     let bar = Bar::new(10, "{bar:30} {pos}/{len} measurements, {msg}");
+    bar.end_at_interrupt();
     let shown = bar.clone();
     let measured = runtime.block_on(async move {
         file.power_on().await?;
         let device = file.device();
         let block = device.caps().block_size;
-        let tell = move |aim: Aim| {
+        let tell = |aim: Aim| {
             shown.set_message(aim.words());
             shown.advance(1, "measurements");
         };
-        Ok::<_, IoError>((measure(&rt, &device, span, length, tell).await?, block))
+        let is_over = || shown.is_over();
+        Ok::<_, IoError>((measure(&rt, &device, span, length, is_over, tell).await?, block))
     });
     bar.clear();
     let ended = measured.map_err(|e| failed(format!("the device does not answer: {e}")))?;
     let path = arguments.path.display();
     let (measured, block) = ended.map_err(|e| failed(format!("{path}: {e}")))?;
+    let names: Vec<String> = aims(block).into_iter().map(Aim::words).collect();
+    if measured.len() < names.len() {
+        return Ok(interrupted(arguments, &measured, &names));
+    }
     let preset = preset(&measured, block, whole.unwrap_or(span));
     let again = simulate(&preset, span, measured.iter().map(|m| m.took.len()).max())?;
     let text = text(&preset).map_err(failed)?;
     let code = match arguments.json {
-        true => out::json(&Report::new(path.to_string(), &text, &measured, &again)),
+        true => out::json(&Report::new(path.to_string(), Some(&text), &measured, &again)),
         false => {
             out::note(table(&measured, &again));
             out::OK
         }
     };
-    Ok(match sink {
+    let code = match sink {
         Some(sink) => code.max(sink.put(&text)),
         None if arguments.json => code,
         None => out::bytes(text.as_bytes()),
+    };
+    Ok(match bar.is_over() {
+        true => interrupt::over(&names, names.len()),
+        false => code,
     })
+}
+
+/// Prints what was measured until an interrupt; returns the exit code.
+fn interrupted(arguments: &CalibrateArguments, measured: &[Measured], names: &[String]) -> u8 {
+    if arguments.json {
+        out::json(&Report::new(arguments.path.display().to_string(), None, measured, &[]));
+    } else if !measured.is_empty() {
+        out::note(table(measured, &[]));
+    }
+    let code = interrupt::over(names, measured.len());
+    out::note("there is no preset: it needs all measurements");
+    if let Some(output) = &arguments.output {
+        out::note(format_args!("not written: {}", output.display()));
+    }
+    code
 }
 
 /// What is measured: without power, its bytes unless it is a file made here, and what to remove.
@@ -220,12 +247,14 @@ fn aims(block: u32) -> Vec<Aim> {
     aims
 }
 
-/// Carries out the commands of each aim on the first `span` bytes of a device.
+/// Carries out the commands of each aim on the first `span` bytes of a device. Once `is_over`, only
+/// the aims are returned that were measured to their end.
 async fn measure<D: BlockDevice>(
     rt: &Rt,
     device: &D,
     span: u64,
     length: Nanos,
+    is_over: impl Fn() -> bool,
     tell: impl Fn(Aim),
 ) -> Result<Vec<Measured>, IoError> {
     let (block, ack) = (device.caps().block_size, device.caps().ack);
@@ -244,6 +273,9 @@ async fn measure<D: BlockDevice>(
         while took.len() < least
             || rt.now().saturating_sub(began) < length && took.len() < COMMANDS.1
         {
+            if is_over() {
+                return Ok(all);
+            }
             let place = match aim.stream {
                 StreamKind::Sequential => took.len() as u64 % places,
                 StreamKind::Random => dice.below(places),
@@ -339,7 +371,7 @@ fn simulate(
         .saturating_mul(commands.unwrap_or(1).min(10_000) as u64);
     let work = async move {
         let device = preset.build(&rt, "calibrated", Payload::Bytes, None).map_err(failed)?;
-        measure(&rt, &device.device(), span, Nanos(length), |_| ()).await.map_err(failed)
+        measure(&rt, &device.device(), span, Nanos(length), || false, |_| ()).await.map_err(failed)
     };
     runtime.block_on(work).map_err(|e| failed(format!("the preset stands still: {e}")))?
 }
@@ -348,8 +380,8 @@ fn simulate(
 #[derive(Serialize)]
 struct Report<'a> {
     path: String,
-    /// The preset, as TOML.
-    preset: &'a str,
+    /// The preset, as TOML; none after an interrupt.
+    preset: Option<&'a str>,
     measurements: Vec<Measurement>,
 }
 
@@ -365,7 +397,7 @@ struct Measurement {
     /// Quantiles of the device.
     measured: Quantiles,
     /// The same of its preset, in virtual time.
-    preset: Quantiles,
+    preset: Option<Quantiles>,
 }
 
 #[derive(Serialize)]
@@ -383,28 +415,38 @@ impl Quantiles {
 }
 
 impl<'a> Report<'a> {
-    fn new(path: String, preset: &'a str, measured: &[Measured], again: &[Measured]) -> Self {
-        let each = |(m, a): (&Measured, &Measured)| Measurement {
+    /// `again` is empty without a preset.
+    fn new(
+        path: String,
+        preset: Option<&'a str>,
+        measured: &[Measured],
+        again: &[Measured],
+    ) -> Self {
+        let each = |(i, m): (usize, &Measured)| Measurement {
             command: m.aim.command(),
             stream: m.aim.stream,
             bytes: m.aim.bytes,
             commands: m.took.len(),
             measured: Quantiles::of(m),
-            preset: Quantiles::of(a),
+            preset: again.get(i).map(Quantiles::of),
         };
-        Report { path, preset, measurements: measured.iter().zip(again).map(each).collect() }
+        Report { path, preset, measurements: measured.iter().enumerate().map(each).collect() }
     }
 }
 
-/// Measured and simulated side by side.
+/// Measured and simulated side by side; `again` is empty without a preset.
 fn table(measured: &[Measured], again: &[Measured]) -> String {
     let mut table = Table::new();
     table.load_preset(comfy_table::presets::ASCII_MARKDOWN);
-    table.set_header(["measured, preset", "commands", "p50", "p99", "p99.9"]);
-    for (m, a) in measured.iter().zip(again) {
+    let title = if again.is_empty() { "measured" } else { "measured, preset" };
+    table.set_header([title, "commands", "p50", "p99", "p99.9"]);
+    for (i, m) in measured.iter().enumerate() {
         let both = |share| {
-            let (is, of) = (quantile(&m.took, share), quantile(&a.took, share));
-            format!("{is}, {of}")
+            let is = quantile(&m.took, share);
+            match again.get(i) {
+                Some(a) => format!("{is}, {}", quantile(&a.took, share)),
+                None => is.to_string(),
+            }
         };
         let commands = m.took.len().to_string();
         table.add_row([m.aim.words(), commands, both(0.5), both(0.99), both(0.999)]);

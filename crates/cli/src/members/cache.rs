@@ -17,11 +17,12 @@
 //! Paths are as in the description of a log. Mode, policy, `clean`, `scan`, `admit` and `ghosts` may be
 //! changed while it is not served.
 
-use super::description::{read_text, usable_below};
+use super::description::{Group, read_text, usable_below};
 use super::devices::{Members, no_device, open_all};
 use super::kind::no_description;
 use super::member::Member;
 use super::model::is_model;
+use crate::file_kind;
 use crate::random::random;
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
@@ -183,8 +184,12 @@ fn gsc() -> Policy {
 
 /// Whether this file describes a cache volume, and not a log.
 pub fn is_cache(path: &Path) -> bool {
-    let of_caches = ["flash", "slow", "page_bytes", "batch_pages", "policy", "mode", "label"];
-    keys(path).is_some_and(|keys| of_caches.iter().any(|key| keys.contains_key(*key)))
+    keys(path).is_some_and(|keys| file_kind::describes_cache(&keys))
+}
+
+/// Whether this file describes a log, and not a cache volume.
+pub fn is_log(path: &Path) -> bool {
+    keys(path).is_some_and(|keys| keys.contains_key("devices"))
 }
 
 /// What is wrong with this file if it describes neither a log nor a cache, in a line.
@@ -212,8 +217,7 @@ impl CacheDescription {
     /// # Errors
     /// What is wrong with it, in a line.
     pub fn read(path: &Path) -> Result<CacheDescription, String> {
-        let arguments = "--flash PATH --slow PATH";
-        let mut description = read_text(path, "cache", arguments, CacheDescription::check)?;
+        let mut description = read_text(path, Group::Cache, CacheDescription::check)?;
         for member in [&mut description.flash, &mut description.slow] {
             *member = usable_below(path, member);
         }

@@ -19,7 +19,8 @@
 use super::devices::name_of;
 use super::kind::no_description;
 use super::model::{absolute, change_path, is_model, read_preset};
-use crate::input;
+use crate::file_kind::Kind;
+use crate::{file_kind, input};
 use serde::de::{self, DeserializeOwned, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use std::fmt;
@@ -109,31 +110,66 @@ pub fn is_description(path: &Path) -> bool {
     path.extension().is_some_and(|e| e == "toml")
 }
 
-/// Reads a description of the commands of this group, `log` or `cache`, and checks it; `create` with
-/// these arguments makes one.
+/// The commands of descriptions: `log` or `cache`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Group {
+    /// `tantalum log`.
+    Log,
+    /// `tantalum cache`.
+    Cache,
+}
+
+impl Group {
+    /// The name of the commands, and what is described.
+    fn name(self) -> &'static str {
+        match self {
+            Group::Log => "log",
+            Group::Cache => "cache",
+        }
+    }
+
+    fn kind(self) -> Kind {
+        match self {
+            Group::Log => Kind::Log,
+            Group::Cache => Kind::Cache,
+        }
+    }
+
+    /// What makes a description that is not there.
+    pub fn makes_one(self, path: &Path) -> String {
+        let arguments = match self {
+            Group::Log => "--device PATH",
+            Group::Cache => "--flash PATH --slow PATH",
+        };
+        let (group, name) = (self.name(), path.display());
+        let end = if is_description(path) { "" } else { ".toml" };
+        format!("`tantalum {group} create {name}{end} {arguments}` makes it")
+    }
+}
+
+/// Reads a description of the commands of this group, and checks it.
 ///
 /// # Errors
 /// What is wrong with it, in a line.
 pub fn read_text<T: DeserializeOwned>(
     path: &Path,
-    group: &str,
-    arguments: &str,
+    of: Group,
     check: impl Fn(&T) -> Result<(), Fault>,
 ) -> Result<T, String> {
-    let name = path.display();
+    let (name, group) = (path.display(), of.name());
     if let Some(what) = no_description(path) {
         return Err(format!(
             "\"{name}\" is {what}: name the description of the {group}, a file NAME.toml, which \
              `tantalum {group} create` writes"
         ));
     }
-    let advice = format!("`tantalum {group} create {name} {arguments}` makes it");
-    let text = input::text("the description", path, advice)?;
+    let text = input::text("the description", path, of.makes_one(path))?;
     let told = |line: Option<usize>, what: String| match line {
         Some(line) => format!("{name}:{line}: {what}"),
         None => format!("{name}: {what}"),
     };
-    let read = parse::read(&text).map_err(|e| told(e.line, e.what))?;
+    let read = parse::read(&text)
+        .map_err(|e| file_kind::told(of.kind(), &name.to_string(), &text, told(e.line, e.what)))?;
     check(&read).map_err(|fault| told(parse::line_of(&text, &fault.key), fault.what))?;
     Ok(read)
 }
@@ -167,7 +203,7 @@ impl Description {
     }
 
     fn without_tables(path: &Path) -> Result<Description, String> {
-        let mut description = read_text(path, "log", "--device PATH", Description::check)?;
+        let mut description = read_text(path, Group::Log, Description::check)?;
         let Description { devices, archive, backing, latencies, .. } = &mut description;
         for member in devices.iter_mut().chain(archive).chain(backing).chain(latencies) {
             *member = usable_below(path, member);

@@ -2,7 +2,9 @@
 //! `tantalum log calibrate` has written. `model:4xNAME:SIZE` is an array of four, of that size
 //! together.
 
-use crate::input;
+use crate::counted::counted;
+use crate::file_kind::Kind;
+use crate::{file_kind, input};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use tantalum_device::{Payload, SampledModel};
@@ -69,9 +71,12 @@ pub fn read_preset(path: &Path) -> Result<SampledModel, String> {
     let advice =
         format!("`tantalum log calibrate FOLDER -o {name}` measures a drive and writes one");
     let text = input::text("the preset", path, advice)?;
-    let preset: SampledModel = parse::read(&text).map_err(|e| match e.line {
-        Some(line) => format!("{name}:{line}: {}", e.what),
-        None => format!("{name}: {}", e.what),
+    let preset: SampledModel = parse::read(&text).map_err(|e| {
+        let why = match e.line {
+            Some(line) => format!("{name}:{line}: {}", e.what),
+            None => format!("{name}: {}", e.what),
+        };
+        file_kind::told(Kind::Sampled, &name.to_string(), &text, why)
     })?;
     preset.check().map_err(|fault| format!("{name}: {fault}"))?;
     Ok(preset)
@@ -129,7 +134,8 @@ pub fn array_of(name: &str) -> Option<(u32, &str)> {
 fn sized(mut model: Model, bytes: u64) -> Result<Model, String> {
     let block = u64::from(model.block_bytes());
     if bytes < block || !bytes.is_multiple_of(block) {
-        return Err(format!("{bytes} bytes are not whole blocks of {block} bytes"));
+        let bytes = counted(bytes, "byte is", "bytes are");
+        return Err(format!("{bytes} not whole blocks of {block} bytes"));
     }
     match &mut model {
         Model::Sampled(model) => model.blocks = bytes / block,

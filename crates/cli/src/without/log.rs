@@ -1,20 +1,8 @@
 //! Replacement for `tantalum log`, in a build without it.
 
-use crate::out;
-use clap::Args;
-use std::ffi::OsString;
+pub use crate::without::Anything as LogCommand;
 
-/// Any arguments.
-#[derive(Args)]
-#[command(disable_help_flag = true)]
-#[command(about = "Not in this build: flash logs on files and block devices", long_about = None)]
-pub struct LogCommand {
-    #[arg(hide = true, trailing_var_arg = true, allow_hyphen_values = true)]
-    _words: Vec<OsString>,
-}
-
-/// Prints that the command is missing; returns the exit code.
-pub fn log(_: &LogCommand) -> u8 {
-    let why = out::NOT_HERE;
-    out::error(format_args!("this build has no flash logs on devices: {why}"), out::USAGE)
+/// Says that the command is missing, or what it does; returns the exit code.
+pub fn log(words: &LogCommand) -> u8 {
+    words.told(&["log"], "no flash logs on devices")
 }

@@ -1,8 +1,7 @@
 //! Replacements for the commands of running drives, in a build without them.
 
-use crate::out;
-use clap::{Args, Subcommand};
-use std::ffi::OsString;
+use crate::without::Anything;
+use clap::Subcommand;
 
 /// Commands that this build does not have.
 #[derive(Subcommand)]
@@ -23,30 +22,22 @@ pub enum RunningCommand {
     Top(Anything),
 }
 
-/// Any arguments.
-#[derive(Args)]
-#[command(disable_help_flag = true)]
-pub struct Anything {
-    #[arg(hide = true, trailing_var_arg = true, allow_hyphen_values = true)]
-    _words: Vec<OsString>,
-}
-
-/// Prints that the command is missing; returns the exit code.
+/// Says that the command is missing, or what it does; returns the exit code.
 pub fn running(command: &RunningCommand) -> u8 {
-    out::error(reason(command), out::USAGE)
+    let (verb, lacks, words) = of(command);
+    words.told(&["drive", verb], lacks)
 }
 
-/// Why it is missing.
-pub fn reason(command: &RunningCommand) -> String {
-    let what = match command {
-        RunningCommand::Serve(_) => "no network block devices",
-        RunningCommand::Mount(_) => "no FUSE",
-        RunningCommand::Cut(_)
-        | RunningCommand::Restore(_)
-        | RunningCommand::Status(_)
-        | RunningCommand::Stats(_)
-        | RunningCommand::Top(_) => "no drives that run",
-    };
-    let why = out::NOT_HERE;
-    format!("this build has {what}: {why}")
+/// The command's name, what this build lacks for it, and its arguments.
+pub fn of(command: &RunningCommand) -> (&'static str, &'static str, &Anything) {
+    let drives = "no drives that run";
+    match command {
+        RunningCommand::Serve(words) => ("serve", "no network block devices", words),
+        RunningCommand::Mount(words) => ("mount", "no FUSE", words),
+        RunningCommand::Cut(words) => ("cut", drives, words),
+        RunningCommand::Restore(words) => ("restore", drives, words),
+        RunningCommand::Status(words) => ("status", drives, words),
+        RunningCommand::Stats(words) => ("stats", drives, words),
+        RunningCommand::Top(words) => ("top", drives, words),
+    }
 }

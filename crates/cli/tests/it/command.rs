@@ -302,6 +302,66 @@ fn lists_are_json_where_that_is_asked_for() {
     assert_eq!(list["list"][0]["workload"], "linkbench", "{list}");
 }
 
+/// Once such options did nothing, or explored what is built in.
+#[test]
+fn options_without_an_experiment_are_refused() {
+    let page = path("nameless.html");
+    let page = page.to_str().expect("text");
+    let cases: [(&[&str], &str, &str); 11] = [
+        (&["run", "--quick"], "--quick", "an experiment; name one: `tantalum run first --quick`"),
+        (&["run", "--html", page], "--html", "`tantalum run first --html "),
+        (&["run", "--set", "cuts=3"], "--set", "`tantalum run first --set cuts=3`"),
+        (
+            &["run", "--set", "cuts=3", "--set", "run.run_ms=[1, 2]"],
+            "--set",
+            "`tantalum run first --set cuts=3 --set 'run.run_ms=[1, 2]'`",
+        ),
+        (&["run", "--row", "first"], "--row", "`tantalum run first --row first`"),
+        (&["run", "--json", page, "--list"], "--list", "`tantalum run first --json "),
+        (&["crash", "--list"], "--list", "an exploration; name one: `tantalum crash crash --list`"),
+        (&["crash", "--for", "1s"], "--for", "`tantalum crash crash --for 1s`"),
+        (&["crash", "--json", page, "--stop-at-first"], "--stop-at-first", "`tantalum crash crash"),
+        (&["search", "--all"], "--all", "an experiment; name one: `tantalum search spartan --all`"),
+        (
+            &["search", "--workload", "random", "--recovery-max", "1s"],
+            "--workload",
+            "`tantalum search spartan --workload random --recovery-max 1s`",
+        ),
+    ];
+    for (arguments, option, expected) in cases {
+        let (out, err) = ends(&tantalum(arguments), 2);
+        assert!(err.starts_with(&format!("error: {option}: it is for a")), "{arguments:?}: {err}");
+        assert!(err.contains(expected) && err.lines().count() == 1, "{arguments:?}: {err}");
+        assert!(out.is_empty() && !Path::new(page).exists(), "{arguments:?}: {out}");
+    }
+    // The list itself may be JSON, also in a file.
+    for verb in ["run", "crash", "search"] {
+        let (printed, _) = ends(&tantalum(&[verb, "--json", "-"]), 0);
+        let (out, err) = ends(&tantalum(&[verb, "--json", page]), 0);
+        assert!(out.is_empty() && err.is_empty(), "{out}{err}");
+        assert_eq!(std::fs::read_to_string(page).expect("it was written"), printed);
+        let list: Value = serde_json::from_str(&printed).expect("JSON");
+        assert!(list["built_in"][0]["name"].is_string(), "{list}");
+    }
+}
+
+/// What was set stays, and `--quick` makes the rest small.
+#[test]
+fn what_is_set_stays_with_quick() {
+    let experiment = file("quick-set.toml", SMALL);
+    let experiment = experiment.to_str().expect("text");
+    let run = |sets: &[&str]| -> Value {
+        let words = ["run", experiment, "--quick", "--row", "durassd", "--json", "-"];
+        serde_json::from_str(&ends(&tantalum(&[&words[..], sets].concat()), 0).0).expect("JSON")
+    };
+    let few = run(&["--set", "cuts=8", "--set", "repetitions=2"]);
+    assert_eq!(few["cuts"], 8, "{few}");
+    assert_eq!(few["rows"].as_array().map(Vec::len), Some(2), "{few}");
+    assert_eq!(few["repeated"][0]["repetitions"], 2, "{few}");
+    assert_eq!(run(&["--set", "seed=2"])["cuts"], 3);
+    assert_eq!(run(&["--set", "seed=2", "--cuts", "8"])["cuts"], 8);
+}
+
 #[test]
 fn experiments_are_built_in_and_one_can_be_started_from() {
     let (list, _) = ends(&tantalum(&["run"]), 0);
@@ -318,8 +378,8 @@ fn experiments_are_built_in_and_one_can_be_started_from() {
     ends(&tantalum(&["run", &own, "--quick", "--row", "mine/durassd"]), 0);
     for (arguments, expected) in [
         (&["run", "frist"][..], "did you mean the built-in experiment \"first\"?"),
-        (&["run", "experiments/crash.toml"], "run it with: tantalum crash experiments/crash.toml"),
-        (&["crash", &own], &format!("run it with: tantalum run {own}")),
+        (&["run", "experiments/crash.toml"], "`tantalum crash experiments/crash.toml` takes it"),
+        (&["crash", &own], &format!("{own}: it is an experiment; `tantalum run {own}` takes it")),
     ] {
         let mut command = Command::new(env!("CARGO_BIN_EXE_tantalum"));
         let output = command.args(arguments).output().expect("the command starts");
@@ -340,20 +400,113 @@ fn files_of_other_commands_are_told_with_the_command_that_takes_them() {
     let limits = ["--workload", "x", "--recovery-max", "1s", "--slowdown-max", "5%"];
     let searched = [&["search", "crash"], &limits[..]].concat();
     let cases: [(&[&str], String); 7] = [
-        (
-            &["run", "crash"],
-            "\"crash\" is an exploration; run it with: tantalum crash crash".into(),
-        ),
-        (&["run", exploration], format!("run it with: tantalum crash {exploration}")),
-        (&["crash", "first"], "\"first\" is an experiment; run it with: tantalum run first".into()),
-        (&["crash", experiment], format!("run it with: tantalum run {experiment}")),
-        (&searched, "\"crash\" is an exploration; run it with: tantalum crash crash".into()),
-        (&["search", exploration], format!("run it with: tantalum crash {exploration}")),
+        (&["run", "crash"], "crash: it is an exploration; `tantalum crash crash` takes it".into()),
+        (&["run", exploration], format!("`tantalum crash {exploration}` takes it")),
+        (&["crash", "first"], "first: it is an experiment; `tantalum run first` takes it".into()),
+        (&["crash", experiment], format!("`tantalum run {experiment}` takes it")),
+        (&searched, "crash: it is an exploration; `tantalum crash crash` takes it".into()),
+        (&["search", exploration], format!("`tantalum crash {exploration}` takes it")),
         (&["search", experiment], "unknown key \"recordz\"; did you mean \"records\"?".into()),
     ];
     for (arguments, expected) in cases {
         let (_, err) = ends(&tantalum(arguments), 2);
         assert!(err.contains(&expected) && err.lines().count() == 1, "{arguments:?}: {err}");
+    }
+}
+
+/// The same wherever a design, an experiment, numbers or a description is read. Once a design was
+/// read as an experiment, and an experiment as a description, and an unknown key was named.
+#[cfg(feature = "live")]
+#[test]
+fn files_of_another_kind_are_told_wherever_they_are_read() {
+    let of = |name: &str, text: &str| file(name, text).to_str().expect("text").to_string();
+    let (design, _) = ends(&tantalum(&["designs", "durassd"]), 0);
+    let design = of("kind-design.toml", &design);
+    let experiment = of("kind-experiment.toml", SMALL);
+    let log = of("kind-log.toml", "devices = [\"a\", \"b\"]\n");
+    let cache = of("kind-cache.toml", "flash = \"a\"\nslow = \"b\"\n");
+    let numbers = of("kind-numbers.toml", "read_4k_us = 100.0\n");
+    let image = path("kind.img");
+    let image = image.to_str().expect("text");
+    let told = |name: &str, what: &str, takes: &str| {
+        format!("error: {name}: it is {what}; `tantalum {takes}` takes it\n")
+    };
+    let create = format!("drive create disk.img --design {design}");
+    let a_design = told(&design, "a design", &create);
+    let an_experiment = told(&experiment, "an experiment", &format!("run {experiment}"));
+    let a_log = told(&log, "the description of a log", &format!("log inspect {log}"));
+    let a_cache = told(&cache, "the description of a cache", &format!("cache inspect {cache}"));
+    let fit = format!("fit {numbers} --design tlc-modern");
+    let numbers_told = told(&numbers, "a file of numbers", &fit);
+    let at = ["--tcp", "0"];
+    let cases: [(&[&str], &str); 24] = [
+        (&["run", &design], &a_design),
+        (&["run", &log], &a_log),
+        (&["crash", &design], &a_design),
+        (&["search", &design], &a_design),
+        (&["energy", "--design", &experiment], &an_experiment),
+        (&["energy", "--design", &cache], &a_cache),
+        (&["drive", "create", image, "--design", &experiment], &an_experiment),
+        (&["drive", "create", image, "--design", &numbers], &numbers_told),
+        (&["drive", "serve", "--design", &experiment, at[0], at[1]], &an_experiment),
+        (&["drive", "serve", &design, at[0], at[1]], &a_design),
+        (&["fit", &experiment, "--design", "slc"], &an_experiment),
+        (&["fit", &design, "--design", "slc"], &a_design),
+        (&["fit", &numbers, "--design", &experiment], &an_experiment),
+        (&["fit", &numbers, "--design", &numbers], &numbers_told),
+        (&["log", "inspect", &experiment], &an_experiment),
+        (&["log", "inspect", &cache], &a_cache),
+        (&["log", "check", &design], &a_design),
+        (&["log", "serve", &experiment, at[0], at[1]], &an_experiment),
+        (&["log", "mount", &experiment, "m"], &an_experiment),
+        (&["cache", "inspect", &experiment], &an_experiment),
+        (&["cache", "inspect", &log], &a_log),
+        (&["cache", "check", &numbers], &numbers_told),
+        (&["cache", "serve", &experiment, at[0], at[1]], &an_experiment),
+        (&["cache", "mount", &experiment, "m"], &an_experiment),
+    ];
+    for (arguments, expected) in cases {
+        let (_, err) = ends(&tantalum(arguments), 2);
+        assert_eq!(err, expected, "{arguments:?}");
+    }
+    // A file that may be anything is read as what the command is for.
+    let other = of("kind-other.toml", "zzz = 1\n");
+    for (noun, key) in [("log", "devices"), ("cache", "flash")] {
+        for arguments in [
+            &[noun, "serve", &other, at[0], at[1]][..],
+            &[noun, "mount", &other, "m"],
+            &[noun, "inspect", &other],
+        ] {
+            let (_, err) = ends(&tantalum(arguments), 2);
+            let known = format!("unknown key \"zzz\"; known are: {key}, ");
+            assert!(err.contains(&known) && err.lines().count() == 1, "{arguments:?}: {err}");
+        }
+    }
+}
+
+/// Once `log mount` and `cache mount` said how to make a drive.
+#[cfg(feature = "live")]
+#[test]
+fn what_is_not_there_is_made_by_the_commands_of_its_kind() {
+    for (noun, name, advice) in [
+        ("drive", "nofile", "`tantalum drive create nofile --design durassd` makes one"),
+        ("log", "nofile", "`tantalum log create nofile.toml --device PATH` makes it"),
+        ("log", "nofile.toml", "`tantalum log create nofile.toml --device PATH` makes it"),
+        ("cache", "nofile", "`tantalum cache create nofile.toml --flash PATH --slow PATH` makes"),
+        ("cache", "nofile.toml", "`tantalum cache create nofile.toml --flash PATH --slow PATH`"),
+    ] {
+        let (_, err) = ends(&tantalum(&[noun, "mount", name, "m"]), 2);
+        let expected = format!("error: there is no \"{name}\": {advice}");
+        assert!(err.starts_with(&expected) && err.lines().count() == 1, "{err}");
+    }
+    for noun in ["log", "cache"] {
+        let (_, err) = ends(&tantalum(&[noun, "serve", "nofile.toml", "--tcp", "0"]), 2);
+        assert!(err.contains(&format!("`tantalum {noun} create nofile.toml --")), "{err}");
+        // No image is mounted below them.
+        let image = file("kind.img", "x");
+        let image = image.to_str().expect("text");
+        let (_, err) = ends(&tantalum(&[noun, "mount", image, "m"]), 2);
+        assert!(err.contains("kind.img\": a description has a name that ends with .toml"), "{err}");
     }
 }
 
@@ -568,7 +721,7 @@ fn a_recorded_run_is_the_run_itself_and_its_log_can_be_read() {
     let (experiment, log) = (experiment.to_str().unwrap(), log.to_str().unwrap());
     let one_row = ["run", experiment, "--row", "durassd", "--json", "-"];
     let plain = ends(&tantalum(&one_row), 0).0;
-    let recorded = ends(&tantalum(&[&one_row[..], &["--log-writes", log]].concat()), 0).0;
+    let (recorded, said) = ends(&tantalum(&[&one_row[..], &["--log-writes", log]].concat()), 0);
     assert_eq!(plain, recorded);
     let (info, _) = ends(&tantalum(&["trace", "info", log]), 0);
     let count = |what: &str| {
@@ -577,6 +730,11 @@ fn a_recorded_run_is_the_run_itself_and_its_log_can_be_read() {
     };
     assert!(count("writes") > 100 && count("flushes") > 10, "{info}");
     assert!(count("marks") >= 3, "a mark at each cut: {info}");
+    // The file has more than the data of its writes, and both are told.
+    let size = std::fs::metadata(log).expect("the log is there").len();
+    let size = tantalum_device::bytes_in_words(size);
+    let told = format!("{log}: {size} in all: {} writes of ", count("writes"));
+    assert!(said.contains(&told), "{told}: {said}");
     // One log of several rows has no meaning.
     let (_, error) = ends(&tantalum(&["run", experiment, "--log-writes", log]), 2);
     assert!(error.contains("--row"), "{error}");

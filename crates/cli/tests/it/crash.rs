@@ -212,15 +212,17 @@ fn a_budget_ends_it_and_says_what_was_covered() {
     }
 }
 
-/// Without a file the built-in ones are listed, and nothing is explored. Options alone are for the
-/// built-in one.
+/// Without a file the built-in ones are listed, and nothing is explored.
 #[test]
 fn explorations_are_built_in_and_one_can_be_started_from() {
     let (list, err) = ends(&crash(&[]), 0);
     assert!(list.contains("\n  crash ") && list.contains("two cores"), "{list}");
     assert!(list.contains("`tantalum crash --init FILE`") && err.is_empty(), "{list}{err}");
-    let (rows, _) = ends(&crash(&["--list"]), 0);
-    assert_eq!(rows, ends(&crash(&["crash", "--list"]), 0).0);
+    let (rows, _) = ends(&crash(&["crash", "--list"]), 0);
+    let (listed, _) = ends(&crash(&["crash", "--list", "--json", "-"]), 0);
+    let listed: serde_json::Value = serde_json::from_str(&listed).expect("it is JSON");
+    let names = listed["list"].as_array().expect("a list").iter().map(|row| &row["name"]);
+    assert!(names.eq(rows.lines()), "{listed}");
     let (json, _) = ends(&crash(&["--json", "-"]), 0);
     let json: serde_json::Value = serde_json::from_str(&json).expect("it is JSON");
     assert_eq!(json["built_in"][0]["name"], "crash", "{json}");

@@ -70,6 +70,8 @@ fn a_new_image_is_blank_and_whole() {
     // It is not overwritten without --force.
     let (_, err) = ends(&drive(&["create", &image]), 2);
     assert!(err.contains("--force overwrites it"), "{err}");
+    let (_, said) = ends(&drive(&["create", &image, "--capacity", "1", "--force"]), 0);
+    assert!(said.starts_with("note: --capacity is 1 byte, but a durassd has at least "), "{said}");
     ends(&drive(&["create", &image, "--design", "volatile", "--capacity", "4GiB", "--force"]), 0);
     let report = json(&["inspect", &image], 0);
     assert_eq!(report["design"]["name"], "volatile");

@@ -10,10 +10,15 @@ use tantalum_torture::check::{Check, Harm};
 use tantalum_torture::ground::{Blow, Outage};
 use tantalum_torture::report::{Report, Round, Setting, VERSION};
 
-/// What a command prints.
+/// What a command prints with `--json`.
 fn json(arguments: &[&str]) -> Value {
+    printed(&[arguments, &["--json"]].concat())
+}
+
+/// What a command prints.
+fn printed(arguments: &[&str]) -> Value {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tantalum"));
-    let output = command.args(arguments).arg("--json").stdin(Stdio::null()).output();
+    let output = command.args(arguments).stdin(Stdio::null()).output();
     let (out, _) = ends(&output.expect("it starts"), 0);
     serde_json::from_str(&out).unwrap_or_else(|e| panic!("{arguments:?}: {e}: {out}"))
 }
@@ -69,6 +74,23 @@ fn designs_and_keys() {
     assert_eq!(one["values"]["cache"]["buffer_kib"], 4096);
     is_documented("designs", &[one]);
     is_documented("explain", &[json(&["explain", "link.mb_s"])]);
+}
+
+/// Lists of rows are printed, or written to a file. Once that of `crash` was no JSON.
+#[test]
+fn lists_of_rows() {
+    let written = path("rows.json");
+    for (verb, name) in [("run", "first"), ("crash", "crash")] {
+        let list = printed(&[verb, name, "--list", "--json", "-"]);
+        assert!(list["list"].as_array().is_some_and(|rows| rows.len() > 5), "{list}");
+        is_documented(&format!("{verb} --list"), std::slice::from_ref(&list));
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tantalum"));
+        let command = command.args([verb, name, "--list", "--json", text(&written)]);
+        let (out, err) = ends(&command.output().expect("it starts"), 0);
+        assert!(out.is_empty() && err.is_empty(), "{out}{err}");
+        let file = std::fs::read_to_string(&written).expect("it was written");
+        assert_eq!(serde_json::from_str::<Value>(&file).expect("JSON"), list);
+    }
 }
 
 #[test]

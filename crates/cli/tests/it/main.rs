@@ -22,6 +22,8 @@ mod energy;
 mod features;
 mod fit;
 mod gallery;
+#[cfg(feature = "live")]
+mod interrupt;
 #[cfg(feature = "full")]
 mod json;
 #[cfg(feature = "live")]

@@ -231,6 +231,7 @@ fn a_dump_without_the_energy_is_told_and_salvaged() {
     assert!(cut["discharge"]["joules_missing"].as_f64().expect("a number") > 0.0, "{cut}");
     let (_, why) = ask("restore", &image, &[], 1);
     assert!(why.contains("is not complete") && why.contains("--salvage"), "{why}");
+    assert!(why.contains("what was only in the drive's memory is lost"), "{why}");
     let status = json("status", &image, 0);
     assert_eq!(status["power"], "off");
     assert!(status["failure"].as_str().expect("text").contains("not complete"), "{status}");

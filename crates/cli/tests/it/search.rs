@@ -67,7 +67,7 @@ fn keys_of_the_file_that_would_change_it_are_named() {
     assert!(out.contains("take precedence: remove cache.buffer_kib"), "{out}");
 }
 
-/// Without a job and limits the experiments are listed that have jobs, and what is missing is named.
+/// Without an experiment those are listed that have jobs, and what is missing is named.
 #[test]
 fn jobs_are_built_in_and_one_can_be_started_from() {
     let (list, _) = ends(&search(&[]), 0);
@@ -116,8 +116,9 @@ fn mistakes_end_in_2_and_are_named() {
         let (_, err) = ends(&search(&arguments), 2);
         assert!(err.contains(expected), "{arguments:?}: {err}");
     }
-    // The experiment that is built in.
-    let built_in = ["--workload", "rndom", "--recovery-max", "1s", "--slowdown-max", "5%"];
+    // An experiment that is built in.
+    let built_in =
+        ["spartan", "--workload", "rndom", "--recovery-max", "1s", "--slowdown-max", "5%"];
     let (_, err) = ends(&search(&built_in), 2);
     assert!(err.contains("error: spartan: ") && err.contains("did you mean \"random\"?"), "{err}");
     let (help, _) = ends(&search(&["--help"]), 0);

@@ -73,7 +73,7 @@ fn an_image_is_served_after_its_server_was_killed() {
     let lines: Vec<_> = said.lines().collect();
     let begins = [
         "the last process that had the drive was killed: the dump is complete in ",
-        "found: 1 buffered pages, ",
+        "found: 1 buffered page, ",
         "the drive took commands after ",
     ];
     assert_eq!(lines.len(), begins.len(), "{said}");

@@ -76,6 +76,50 @@ fn invalid_arguments_are_refused() {
     assert!(err.contains("cannot make /: it is there already"), "{err}");
 }
 
+/// Drives that cannot be made are refused before anything is made, by whoever asks for them.
+#[test]
+fn drives_that_cannot_be_made_are_an_invalid_request() {
+    let place = place();
+    let unknown = "unknown design \"nod\"";
+    for (arguments, said) in [
+        (&["--design", "nod"][..], format!("error: --design: {unknown}")),
+        (&["--design", "nofile.toml"], "error: --design: ".to_string()),
+        (&["--capacity", "100TiB"], "error: --capacity: design \"durassd\": no drive".to_string()),
+        (&["--on", "cache", "--flash-design", "nod"], format!("error: --flash-design: {unknown}")),
+        (&["--wal-on", "log", "--wal-design", "nod"], format!("error: --wal-design: {unknown}")),
+    ] {
+        let mut all = vec!["--db", "mariadb", "--dir", place.to_str().expect("text")];
+        all.extend(arguments);
+        let (_, err) = ends(&torture(&all), 2);
+        assert!(err.starts_with(&said) && err.lines().count() == 1, "{arguments:?}: {err}");
+        assert!(!place.exists(), "{arguments:?}");
+    }
+}
+
+#[test]
+fn options_that_would_be_ignored_are_refused() {
+    let plain = ["--db", "sqlite", "--plain"];
+    for option in [
+        ["--design", "durassd"],
+        ["--capacity", "2GiB"],
+        ["--time-scale", "1"],
+        ["--cache-mode", "back"],
+        ["--flash-design", "volatile"],
+        ["--lose-flash-every", "2"],
+    ] {
+        let (_, err) = ends(&torture(&[&plain[..], &option].concat()), 2);
+        assert!(err.contains("cannot be used with") && err.contains("--plain"), "{err}");
+    }
+    for (arguments, said) in [
+        (&["--cache-mode", "back"][..], "--cache-mode: it is for a cache"),
+        (&["--on", "drive", "--flash-design", "volatile"], "--flash-design: it is for a cache"),
+        (&["--on", "cache", "--design", "durassd"], "--design: with --on cache the drive is"),
+    ] {
+        let (_, err) = ends(&torture(&[&["--db", "sqlite"], arguments].concat()), 2);
+        assert!(err.contains(said), "{err}");
+    }
+}
+
 #[test]
 fn nothing_is_lost_where_nothing_can_be() {
     let dir = place();

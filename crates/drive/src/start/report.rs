@@ -96,7 +96,10 @@ pub enum RecoveryError {
     #[error(transparent)]
     Medium(#[from] OpError),
     /// The dump that was due is not complete. [`crate::Drive::salvage`] starts without it.
-    #[error("the emergency dump {number} is not complete; data that only it had are lost")]
+    #[error(
+        "the emergency dump {number} is not complete, so the map on flash is out of date, and what \
+         was only in the drive's memory is lost"
+    )]
     DumpLost {
         /// Its number; 0 if there is none at all.
         number: u64,

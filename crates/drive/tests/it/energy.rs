@@ -4,7 +4,7 @@ use crate::designs::{small, tiny};
 use std::cell::RefCell;
 use std::rc::Rc;
 use tantalum_device::{
-    Block, BlockDevice, Data, DataMut, Durability, IoError, Payload, PowerCycle,
+    Block, BlockDevice, Blocks, Data, DataMut, Durability, IoError, LiveBox, Payload, PowerCycle,
 };
 use tantalum_drive::{Design, Drive, EnergyModel, RecoveryError};
 use tantalum_explore::random_design;
@@ -226,6 +226,47 @@ fn under_provisioned(design: &Design, seed: u64) -> Fate {
         fate
     };
     runtime.block_on(test).unwrap()
+}
+
+/// The dump is lost while all that was written is on flash: a cut says that this is not lost, and a
+/// salvage finds it. Only the map had the discard.
+#[test]
+fn without_its_dump_a_drive_keeps_what_is_on_flash_and_says_so() {
+    let mut runtime = Runtime::virtual_time(1);
+    let rt = runtime.handle();
+    let mut design = tiny("durassd");
+    design.power.joules = 1e-6; // Not for a single program.
+    let test = async move {
+        let drive = Drive::new(&rt, &design, Payload::Stamps).unwrap();
+        drive.power_on().await.unwrap();
+        let device = drive.device();
+        let mut written = 0;
+        // The last pages wait until they fill a row.
+        while written < 16 || drive.backlog().0 > 0 {
+            assert!(written < 64, "{:?} wait", drive.backlog());
+            let stamp = [100 + written];
+            device.write(Block(written), Data::Stamps(&stamp), Durability::Normal).await.unwrap();
+            rt.sleep(Nanos::from_millis(20)).await;
+            written += 1;
+        }
+        device.discard(Blocks { start: Block(0), count: 1 }).await.unwrap();
+        let after = drive.watch_cut();
+        drive.cut();
+        drive.off().await;
+        let outcome = after();
+        assert_eq!((outcome.lost_blocks, outcome.complete), (0, false), "{outcome:?}");
+        let end = "; no written block is lost, but discards may be undone";
+        assert!(outcome.words.ends_with(end), "{outcome:?}");
+        drive.power_on().await.unwrap_err();
+        let why = drive.last_failure().unwrap().to_string();
+        assert!(why.contains("is not complete, so the map on flash is out of date"), "{why}");
+        drive.salvage().await.unwrap();
+        let (device, mut found) = (drive.device(), vec![0; written as usize]);
+        device.read(Block(0), DataMut::Stamps(&mut found)).await.unwrap();
+        assert!([0, 100].contains(&found[0]), "{found:?}");
+        assert!((101..).zip(&found[1..]).all(|(stamp, found)| stamp == *found), "{found:?}");
+    };
+    runtime.block_on(test).unwrap();
 }
 
 /// With less than it takes, what was acknowledged is lost, and that is said: the drive does

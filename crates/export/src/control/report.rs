@@ -145,7 +145,8 @@ pub struct CutReport {
     /// Whether acknowledged writes survive without a flush.
     pub acknowledged_is_safe: bool,
     /// The most acknowledged blocks of 4 KiB that may be lost: what was not flushed of a volatile
-    /// cache, or what is missing in an incomplete dump. 0 means that none is lost.
+    /// cache, or what is missing in an incomplete dump. 0 means that no written block is lost; a
+    /// dump that is not complete (`complete`) may undo discards all the same.
     pub lost_blocks_at_most: u64,
     /// Real time from the cut until the box was off.
     pub real_ns: u64,

@@ -13,6 +13,7 @@ use serde::de::{DeserializeOwned, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
+use tantalum_device::counted;
 
 /// A `[[row]]` of the file: where a list is given, one row for each of its members.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -151,7 +152,7 @@ impl Entry {
                                 params,
                                 published: self.published.of(rows.len(), self.fitted),
                                 scene,
-                                quick: e.is_quick(),
+                                quick: e.quickness().clone(),
                             });
                         }
                     }
@@ -165,7 +166,9 @@ impl Entry {
                 false => format!(" of {}", measure.key()),
             };
             return Err(format!(
-                "published has {told} numbers{of}, but its [[row]] stands for {count} rows, the first of them {}",
+                "published has {}{of}, but its [[row]] stands for {}, the first of them {}",
+                counted(told as u64, "number", "numbers"),
+                counted(count as u64, "row", "rows"),
                 rows.first().map_or("none", |r: &Row| r.name.as_str())
             ));
         }

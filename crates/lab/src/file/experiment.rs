@@ -12,6 +12,7 @@
 use crate::file::entry::Entry;
 pub use crate::file::kinds::{Expect, Journal, Synchronous, WorkloadKind};
 use crate::file::parse::{self, Fault, Wrong};
+use crate::file::quick::{Quick, covers};
 use crate::file::scene::{BENCHMARKS, LEAST_BLOCK};
 pub use crate::file::scene::{RunParameters, Scene};
 use crate::file::source;
@@ -161,7 +162,7 @@ pub struct Experiment {
     #[serde(skip)]
     file: String,
     #[serde(skip)]
-    quick: bool,
+    quick: Quick,
 }
 
 fn default_repetitions() -> u32 {
@@ -194,7 +195,7 @@ pub struct Row {
     /// The parameters that it runs with.
     pub scene: Scene,
     /// Whether it is to be small.
-    pub quick: bool,
+    pub quick: Quick,
 }
 
 /// Why an experiment cannot be run.
@@ -233,11 +234,8 @@ impl Experiment {
         // What was set at this key or above it, or below it if nothing else was.
         let set = |key: &[String]| {
             let path = key.join(".");
-            let is_in = |a: &str, b: &str| {
-                !a.is_empty() && b.strip_prefix(a).is_some_and(|rest| rest.starts_with('.'))
-            };
-            let at = sets.iter().find(|(key, _)| *key == path || is_in(key, &path));
-            let below = sets.first().filter(|(key, _)| sets.len() == 1 && is_in(&path, key));
+            let at = sets.iter().find(|(key, _)| covers(key, &path));
+            let below = sets.first().filter(|(key, _)| sets.len() == 1 && covers(&path, key));
             at.or(below).map(|(key, value)| format!("{key} = {value}"))
         };
         // The text first: its errors have lines.
@@ -255,6 +253,7 @@ impl Experiment {
         table.remove("row");
         e.table = table;
         e.file = file.to_string();
+        e.quick = Quick::with_set(sets.iter().map(|(key, _)| key));
         e.check().map_err(|fault| match set(&fault.key) {
             Some(set) => told(format!("with {set}: {}", fault.what)),
             None => wrong(Wrong { line: parse::line_of(text, &fault.key), what: fault.what }),
@@ -375,12 +374,14 @@ impl Experiment {
         Ok(rows)
     }
 
-    /// The same experiment, small: for a first look, and for tests.
+    /// The same experiment, small: for a first look, and for tests. Keys that were set from outside
+    /// keep their values.
     #[must_use]
     pub fn quick(mut self) -> Experiment {
-        self.cuts = self.cuts.min(6);
-        self.repetitions = 1;
-        self.quick = true;
+        self.quick.switch_on();
+        let lowers = |key: &str| self.quick.lowers(&BTreeMap::new(), key);
+        self.cuts = if lowers("cuts") { self.cuts.min(6) } else { self.cuts };
+        self.repetitions = if lowers("repetitions") { 1 } else { self.repetitions };
         self
     }
 
@@ -416,19 +417,29 @@ impl Experiment {
         }
         let mut scene: Scene =
             parse::read_keys(&table).map_err(|fault| format!("params: {}", fault.what))?;
-        if self.quick {
-            scene.run.warm_up_ms = scene.run.warm_up_ms.min(1000);
-            scene.run.run_ms = scene.run.run_ms.map(|ms| ms.min(1000));
-            if let Some(how) = &mut scene.precondition {
-                how.passes_max = how.passes_max.min(0.1);
+        let lowers = |key: &str| self.quick.lowers(params, key);
+        for (key, value, most) in [
+            ("run.warm_up_ms", &mut scene.run.warm_up_ms, 1000),
+            ("linkbench.nodes", &mut scene.linkbench.nodes, 500),
+            ("ycsb.records", &mut scene.ycsb.records, 400),
+            ("tpcc.warehouses", &mut scene.tpcc.warehouses, 2),
+            ("tpcc.items", &mut scene.tpcc.items, 200),
+            ("tpcc.customers_per_district", &mut scene.tpcc.customers_per_district, 9),
+        ] {
+            if lowers(key) {
+                *value = (*value).min(most);
             }
-            scene.linkbench.nodes = scene.linkbench.nodes.min(500);
-            scene.ycsb.records = scene.ycsb.records.min(400);
-            let tpcc = &mut scene.tpcc;
-            tpcc.warehouses = tpcc.warehouses.min(2);
-            tpcc.items = tpcc.items.min(200);
-            tpcc.customers_per_district = tpcc.customers_per_district.min(9);
-            tpcc.orders_per_district = tpcc.orders_per_district.map(|n| n.min(9));
+        }
+        if lowers("tpcc.orders_per_district") {
+            let orders = &mut scene.tpcc.orders_per_district;
+            *orders = orders.map(|n| n.min(9));
+        }
+        if lowers("run.run_ms") {
+            scene.run.run_ms = scene.run.run_ms.map(|ms| ms.min(1000));
+        }
+        if let Some(how) = scene.precondition.as_mut().filter(|_| lowers("precondition.passes_max"))
+        {
+            how.passes_max = how.passes_max.min(0.1);
         }
         for how in scene.trace.values_mut() {
             how.file = source::beside(&self.file, &how.file);
@@ -437,8 +448,8 @@ impl Experiment {
     }
 
     /// Whether its rows are to be small.
-    pub(crate) fn is_quick(&self) -> bool {
-        self.quick
+    pub(crate) fn quickness(&self) -> &Quick {
+        &self.quick
     }
 
     /// The kind of this workload: a name is that of an engine, a tree or a block job of the file.
@@ -470,8 +481,7 @@ impl Row {
     /// Which of its parameters changes what is at this key of the experiment.
     fn changes(&self, key: &[String]) -> Option<&str> {
         let path = key.join(".");
-        let below = |param: &str| path.starts_with(&format!("{param}."));
-        self.params.keys().map(String::as_str).find(|param| *param == path || below(param))
+        self.params.keys().map(String::as_str).find(|param| covers(param, &path))
     }
 
     /// What it runs on.
@@ -502,9 +512,7 @@ impl Row {
         });
         let tree = || self.scene.tree.get(name).map(|job| PageModel::Tree(job.clone()));
         let mut model = engine.or_else(tree)?;
-        if self.quick {
-            model.make_quick();
-        }
+        model.make_quick(name, |key| self.quick.lowers(&self.params, key));
         Some(model)
     }
 
@@ -520,7 +528,7 @@ impl Row {
     pub fn appends(&self) -> Option<AppendJob> {
         let WorkloadKind::Job(name) = &self.workload else { return None };
         let mut job = self.scene.append.get(name).cloned()?;
-        if self.quick {
+        if self.quick.lowers(&self.params, &format!("append.{name}.fill_mib")) {
             job.make_quick();
         }
         Some(job)
@@ -583,6 +591,131 @@ mod tests {
         assert_eq!(seed, e.row_seed("ycsb-a/durassd/wal/off"));
         e.seed += 1;
         assert_ne!(seed, e.row_seed("ycsb-a/durassd/wal/off"));
+    }
+
+    /// All that `quick` makes smaller, and large.
+    const LARGE: &str = r#"
+        title = "large"
+        cuts = 100
+        repetitions = 2
+        [run]
+        warm_up_ms = 2000
+        run_ms = [2000, 3000]
+        [precondition]
+        passes_max = 3.0
+        [linkbench]
+        nodes = 1000
+        [ycsb]
+        records = 1000
+        [tpcc]
+        warehouses = 4
+        items = 1000
+        customers_per_district = 30
+        orders_per_district = 30
+        [append.a]
+        fill_mib = 64
+        [tree.t]
+        operations = 5000
+        [engine.e]
+        database_mib = 1260
+        double_write = false
+        cache = "c"
+        restart = 1000
+        checkpoint_s = 5.0
+        warmup = 20000
+        transactions = 20000
+        [cache.c]
+        flash = "durassd"
+        size_mib = 630
+        prepare = 0.5
+        [[row]]
+        workload = ["a", "t", "e"]
+        design = "durassd"
+    "#;
+
+    /// The values of the keys of `LARGE`, each as a text.
+    fn of_large(e: &Experiment) -> BTreeMap<&'static str, String> {
+        let rows = e.rows().expect("rows");
+        let row = |name: &str| {
+            rows.iter().find(|row| row.workload.to_string() == name).expect("it is there")
+        };
+        let Scene { run, linkbench, ycsb, tpcc, precondition, .. } = &rows[0].scene;
+        let Some(PageModel::Engine(engine, _, Some(cache))) = row("e").pages() else {
+            panic!("an engine over a cache");
+        };
+        let Some(PageModel::Tree(tree)) = row("t").pages() else { panic!("a tree") };
+        BTreeMap::from([
+            ("cuts", e.cuts.to_string()),
+            ("repetitions", e.repetitions.to_string()),
+            ("run.warm_up_ms", run.warm_up_ms.to_string()),
+            ("run.run_ms", format!("{:?}", run.run_ms)),
+            ("precondition.passes_max", format!("{:?}", precondition.as_ref().unwrap().passes_max)),
+            ("linkbench.nodes", linkbench.nodes.to_string()),
+            ("ycsb.records", ycsb.records.to_string()),
+            ("tpcc.warehouses", tpcc.warehouses.to_string()),
+            ("tpcc.items", tpcc.items.to_string()),
+            ("tpcc.customers_per_district", tpcc.customers_per_district.to_string()),
+            ("tpcc.orders_per_district", tpcc.orders().to_string()),
+            ("append.a.fill_mib", row("a").appends().expect("appends").fill_mib.to_string()),
+            ("tree.t.operations", tree.operations.to_string()),
+            ("engine.e.database_mib", engine.database_mib.to_string()),
+            ("engine.e.restart", engine.restart.to_string()),
+            ("engine.e.checkpoint_s", format!("{:?}", engine.checkpoint_s)),
+            ("engine.e.warmup", engine.warmup.to_string()),
+            ("engine.e.transactions", engine.transactions.to_string()),
+            ("cache.c.size_mib", cache.size_mib.to_string()),
+            ("cache.c.prepare", format!("{:?}", cache.prepare)),
+        ])
+    }
+
+    /// Once `quick` overruled what was set from outside.
+    #[test]
+    fn what_was_set_is_not_made_smaller() {
+        let read = |sets: &[(String, toml::Value)]| {
+            Experiment::parse_with("large.toml", LARGE, sets).expect("it is sound")
+        };
+        let large = of_large(&read(&[]));
+        let small = of_large(&read(&[]).quick());
+        for (key, value) in &large {
+            assert_ne!(small[key], *value, "{key}");
+            let of_file = format!("x = {value}").parse::<toml::Table>().expect("a value");
+            let set = [((*key).to_string(), of_file["x"].clone())];
+            let kept = of_large(&read(&set).quick());
+            assert_eq!(kept[key], *value, "{key}");
+            // A cache keeps its share of a database that was set.
+            let stay = |other: &str| {
+                other == *key || (*key, other) == ("engine.e.database_mib", "cache.c.size_mib")
+            };
+            for (other, value) in kept.iter().filter(|(other, _)| !stay(other)) {
+                assert_eq!(small[other], *value, "{other}, with {key}");
+            }
+        }
+        // A table stands for all that it has.
+        let table = "records = 1000".parse::<toml::Table>().expect("a table");
+        let kept = of_large(&read(&[("ycsb".to_string(), table.into())]).quick());
+        assert_eq!(kept["ycsb.records"], "1000");
+    }
+
+    /// A buffer that was set as a share of the database stays, and has enough frames.
+    #[test]
+    fn a_buffer_that_was_set_has_enough_frames_in_a_small_database() {
+        let text = LARGE
+            .replace("cache = \"c\"", "clients = 400\npage_bytes = 16384\nbuffer_percent = 2.0");
+        let engine = |sets: &[(String, toml::Value)]| {
+            let e = Experiment::parse_with("large.toml", &text, sets).expect("it is sound").quick();
+            let rows = e.rows().expect("rows");
+            match rows.iter().find_map(Row::pages) {
+                Some(PageModel::Engine(job, ..)) => *job,
+                _ => panic!("an engine"),
+            }
+        };
+        let (free, set) =
+            (engine(&[]), engine(&[("engine.e.buffer_percent".to_string(), 2.0.into())]));
+        assert!(free.buffer_percent > 2.0 && free.database_mib == 126, "{free:?}");
+        assert!(set.buffer_percent == 2.0 && set.database_mib < 1260, "{set:?}");
+        for job in [free, set] {
+            assert!(job.frames() >= job.frames_least(), "{job:?}");
+        }
     }
 
     /// With an end, and nothing that is 0.

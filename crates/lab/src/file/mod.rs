@@ -4,6 +4,7 @@ pub mod crash;
 pub mod entry;
 pub mod experiment;
 pub mod kinds;
+pub mod quick;
 pub mod scene;
 pub(crate) mod source;
 

@@ -8,7 +8,7 @@
 //!    units together.
 
 use serde::Serialize;
-use tantalum_device::joules_in_words;
+use tantalum_device::{counted, joules_in_words};
 use tantalum_drive::{Drive, DriveStats, Wear as Worn};
 use tantalum_nand::{SECTOR_BYTES, Unit};
 
@@ -107,10 +107,11 @@ impl PowerFigures {
     pub fn shortage(&self) -> Option<String> {
         (self.incomplete > 0).then(|| {
             format!(
-                "too little energy: {} of {} emergency dumps were not complete; the capacitors had {}, \
-                 and up to {} were missing",
+                "too little energy: {} of {} {} not complete; the capacitors had {}, and up to {} were \
+                 missing",
                 self.incomplete,
-                self.losses,
+                counted(self.losses, "emergency dump", "emergency dumps"),
+                if self.incomplete == 1 { "was" } else { "were" },
                 joules_in_words(self.budget_j),
                 joules_in_words(self.most_missing_j)
             )
@@ -362,6 +363,17 @@ impl Wear {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn a_shortage_has_its_numbers_in_words() {
+        let told = |incomplete, losses| {
+            let figures = PowerFigures { incomplete, losses, ..PowerFigures::default() };
+            figures.shortage().expect("a dump is not complete")
+        };
+        let (one, two) = (told(1, 1), told(2, 3));
+        assert!(one.contains(": 1 of 1 emergency dump was not complete; "), "{one}");
+        assert!(two.contains(": 2 of 3 emergency dumps were not complete; "), "{two}");
+    }
 
     #[test]
     fn counters_are_differences_and_add_up() {

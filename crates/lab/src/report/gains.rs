@@ -7,13 +7,14 @@
 
 use crate::report::RowReport;
 use crate::report::terms::Terms;
+use tantalum_device::counted;
 
 /// The lines for the rows of a workload: one for each design but the first, and one for what is lost;
 /// empty if there is only one design.
 pub fn lines(rows: &[&RowReport]) -> Vec<String> {
-    let Terms { rate, writes, .. } = *Terms::of(rows.iter().copied());
-    let mut lines = rates(rows, if rate == "per second" { "rate" } else { rate });
-    lines.extend(losses(rows, writes));
+    let terms = Terms::of(rows.iter().copied());
+    let mut lines = rates(rows, if terms.rate == "per second" { "rate" } else { terms.rate });
+    lines.extend(losses(rows, terms));
     lines
 }
 
@@ -51,9 +52,8 @@ fn designs<'r>(rows: &[&'r RowReport]) -> Vec<&'r str> {
     designs
 }
 
-/// What each design loses when the power goes; `writes` are what may be lost. Nothing if there is only
-/// one design.
-fn losses(rows: &[&RowReport], writes: &str) -> Option<String> {
+/// What each design loses when the power goes. Nothing if there is only one design.
+fn losses(rows: &[&RowReport], terms: &Terms) -> Option<String> {
     let designs = designs(rows);
     let mut told: Vec<String> = Vec::new();
     let mut kept: Vec<&str> = Vec::new();
@@ -62,14 +62,15 @@ fn losses(rows: &[&RowReport], writes: &str) -> Option<String> {
         let of_all = own().count();
         let lossy = own().filter(|r| r.findings.lost_anything()).count();
         let most = own().map(|r| r.findings.commits_lost).max().unwrap_or(0);
+        let lost = counted(most, terms.write, terms.writes);
         let is_damaged = own().any(|r| r.findings.databases_corrupt > 0);
         let damage = if is_damaged { ", and the database with them" } else { "" };
         match (of_all, lossy) {
             (0, _) => {}
             (_, 0) => kept.push(design),
-            (1, _) => told.push(format!("{design} loses {most} {writes}{damage}")),
+            (1, _) => told.push(format!("{design} loses {lost}{damage}")),
             _ => told.push(format!(
-                "{design} loses up to {most} {writes}{damage} (in {lossy} of its {of_all} rows)"
+                "{design} loses up to {lost}{damage} (in {lossy} of its {of_all} rows)"
             )),
         }
     }
@@ -139,13 +140,14 @@ mod tests {
     use super::*;
     use crate::file::experiment::Experiment;
     use crate::report::RowFindings;
+    use crate::report::terms::DATABASE;
 
     fn rates(rows: &[RowReport]) -> Vec<String> {
         super::rates(&rows.iter().collect::<Vec<_>>(), "tx/s")
     }
 
     fn losses(rows: &[RowReport]) -> Option<String> {
-        super::losses(&rows.iter().collect::<Vec<_>>(), "commits")
+        super::losses(&rows.iter().collect::<Vec<_>>(), &DATABASE)
     }
 
     fn rows(of: impl Fn(usize) -> (f64, u64)) -> Vec<RowReport> {
@@ -200,6 +202,10 @@ mod tests {
             )
         );
         let lossy = four.iter().position(|row| row.findings.lost_anything()).expect("one is");
+        four[lossy].findings.commits_lost = 1;
+        let told = losses(&four).expect("something is lost");
+        assert!(told.contains("volatile loses up to 1 commit (in 1 of its 2 rows)"), "{told}");
+        four[lossy].findings.commits_lost = 7;
         four[lossy].findings.databases_corrupt = 1;
         let told = losses(&four).expect("something is lost");
         assert!(told.contains("7 commits, and the database with them (in"), "{told}");

@@ -473,7 +473,7 @@ mod tests {
             params: BTreeMap::new(),
             published: Vec::new(),
             scene: Scene::default(),
-            quick: false,
+            quick: Default::default(),
         }
     }
 

@@ -16,6 +16,8 @@ pub struct Terms {
     pub rate: &'static str,
     /// What is acknowledged and may be lost, several of them.
     pub writes: &'static str,
+    /// The same, one of them.
+    pub write: &'static str,
     /// How many of these are lost, as a title.
     pub losses: &'static str,
     /// What answers at the end of a recovery.
@@ -28,6 +30,7 @@ pub const DATABASE: Terms = Terms {
     throughput: "Transactions per second",
     rate: "tx/s",
     writes: "commits",
+    write: "commit",
     losses: "Commits lost",
     answers: "the database",
 };
@@ -38,6 +41,7 @@ pub const JOB: Terms = Terms {
     throughput: "Requests per second",
     rate: "IOPS",
     writes: "blocks",
+    write: "block",
     losses: "Blocks lost",
     answers: "the drive",
 };
@@ -48,6 +52,7 @@ pub const MIXED: Terms = Terms {
     throughput: "Throughput",
     rate: "per second",
     writes: "commits, blocks",
+    write: "commit or block",
     losses: "Losses",
     answers: "the database or, for a block job, the drive",
 };

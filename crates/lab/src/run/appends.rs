@@ -281,7 +281,7 @@ impl Run {
         if judged.lost + judged.wrong > 0 {
             let (cut, lost, wrong) = (f.cuts, judged.lost, judged.wrong);
             f.problem(format!(
-                "cut {cut}: {lost} acknowledged records are gone, {wrong} are out of order"
+                "cut {cut}: of the acknowledged records {lost} gone, {wrong} out of order"
             ));
         }
         Ok(())

@@ -7,17 +7,19 @@ use std::rc::Rc;
 use tantalum_rt::{Nanos, Rt};
 use tantalum_workload::pages::CacheCounts;
 
-/// Writes this share of a cache's drive in sequence: a fresh drive collects nothing.
+/// Writes this share of a cache's drive in sequence: a fresh drive collects nothing. `tell` is told
+/// how much of that is done.
 pub(crate) async fn fill<S: RowBox>(
     rt: &Rt,
     flash: &S,
     share: f64,
+    tell: Rc<dyn Fn(f64)>,
 ) -> Result<(), PreconditionError> {
     if flash.drives().is_empty() {
         return Ok(());
     }
     let how = Precondition { fill: share, passes_max: 0.0, ..Precondition::default() };
-    let preparation = Preparation { how, job: None, tell: Rc::new(|_| ()) };
+    let preparation = Preparation { how, job: None, tell };
     preparation.carry_out(rt, flash).await.map(drop)
 }
 

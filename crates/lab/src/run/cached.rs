@@ -51,11 +51,13 @@ pub struct CachedBox<B: RowBox> {
     slow: B,
     /// The share of the flash drive that is written first.
     prepare: f64,
+    tell: Rc<dyn Fn(f64)>,
     made: Rc<Cell<bool>>,
 }
 
 impl<B: RowBox> CachedBox<B> {
     /// The cache of `job`, with pages of so many bytes, on `flash` before `slow`. Both carry bytes.
+    /// `tell` is told how much of the flash drive has been prepared.
     ///
     /// # Errors
     /// What does not fit.
@@ -65,6 +67,7 @@ impl<B: RowBox> CachedBox<B> {
         page: u32,
         flash: B,
         slow: B,
+        tell: Rc<dyn Fn(f64)>,
     ) -> Result<CachedBox<B>, RowError> {
         let flash = FlashPart::new(flash, job)?;
         let (format, cache) = (job.format(page), job.open());
@@ -72,13 +75,14 @@ impl<B: RowBox> CachedBox<B> {
         let volume = CacheVolume::new(rt, flash.clone(), slow.clone(), options);
         let volume = volume.map_err(|e| RowError::Design(e.to_string()))?;
         let (rt, prepare, made) = (rt.clone(), job.prepare, Rc::default());
-        Ok(CachedBox { rt, volume, flash, slow, prepare, made })
+        Ok(CachedBox { rt, volume, flash, slow, prepare, tell, made })
     }
 
     async fn make(&self) -> Result<(), IoError> {
         self.flash.power_on().await?;
         self.slow.power_on().await?;
-        let filled = cache::fill(&self.rt, &self.flash.drive, self.prepare).await;
+        let tell = self.tell.clone();
+        let filled = cache::fill(&self.rt, &self.flash.drive, self.prepare, tell).await;
         filled.map_err(|_| IoError::Failed("the flash drive cannot be prepared"))?;
         let made = self.volume.format(true).await;
         made.map_err(|_| IoError::Failed("the cache cannot be made"))

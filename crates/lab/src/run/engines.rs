@@ -14,11 +14,11 @@
 use crate::report::{RowFindings, Times, quantiles_of};
 use crate::run::cache::{self, DriveWork};
 use crate::run::clocks::Clocked;
-use crate::run::row::{RowBox, RowError, RowPlan, Traffic, draw, in_runtime, prepare};
+use crate::run::row::{RowBox, RowError, RowPlan, Traffic, draw, gone, in_runtime, prepare};
 use std::cell::RefCell;
 use std::rc::Rc;
 use tantalum_cache::flash::Beside;
-use tantalum_device::{BlockDevice, Caps, IoError, Payload, PowerCycle};
+use tantalum_device::{BlockDevice, Caps, IoError, Payload, PowerCycle, counted};
 use tantalum_rt::{Domain, Nanos, Rt, Stream};
 use tantalum_workload::pages::{
     AppendTree, AppendTreeJob, Benchmark, CacheJob, Counts, Engine, EngineError, EngineJob,
@@ -106,37 +106,62 @@ impl PageModel {
         }
     }
 
-    /// The same, small: for a first look, and for tests.
-    pub(crate) fn make_quick(&mut self) {
+    /// The same, small: for a first look, and for tests. `name` is that of the engine or tree in its
+    /// file. A value stays unless `lowers` says that its key, with dots, becomes smaller.
+    pub(crate) fn make_quick(&mut self, name: &str, lowers: impl Fn(&str) -> bool) {
         match self {
             PageModel::Engine(job, _, cache) => {
-                job.restart = job.restart.min(300);
-                if job.restart > 0 {
+                let own = |key: &str| lowers(&format!("engine.{name}.{key}"));
+                if own("restart") {
+                    job.restart = job.restart.min(300);
+                }
+                if job.restart > 0 && own("checkpoint_s") {
                     job.checkpoint_s = job.checkpoint_s.min(0.5);
                 }
-                // A cache keeps its share of the database.
-                let share = 126.0 / job.database_mib.max(126) as f64;
-                if let Some(cache) = cache {
-                    let size = cache.size_mib as f64 * share;
-                    cache.size_mib = (size as u64).max(12).min(cache.size_mib);
-                    cache.prepare = cache.prepare.min(0.02);
+                let whole = job.database_mib;
+                if own("database_mib") {
+                    job.database_mib = whole.min(126);
                 }
-                job.database_mib = job.database_mib.min(126);
                 let frames = job.frames_least();
-                if job.frames() < frames {
+                if job.database_mib < whole && job.frames() < frames {
                     let bytes = f64::from(frames) * f64::from(job.page_bytes);
-                    let all = (job.database_mib << 20) as f64;
-                    job.buffer_percent = (bytes * 105.0 / all).min(100.0);
+                    if own("buffer_percent") {
+                        let all = (job.database_mib << 20) as f64;
+                        job.buffer_percent = (bytes * 105.0 / all).min(100.0);
+                    } else {
+                        // The buffer's share stays, so the database must be larger.
+                        let all = bytes * 100.0 / job.buffer_percent;
+                        job.database_mib = whole.min((all / 1048576.0) as u64 + 1);
+                    }
+                }
+                if let (Some(cache), Some(of)) = (cache, &job.cache) {
+                    // A cache keeps its share of the database.
+                    let share = job.database_mib as f64 / whole.max(1) as f64;
+                    if lowers(&format!("cache.{of}.size_mib")) {
+                        let size = cache.size_mib as f64 * share;
+                        cache.size_mib = (size as u64).max(12).min(cache.size_mib);
+                    }
+                    if lowers(&format!("cache.{of}.prepare")) {
+                        cache.prepare = cache.prepare.min(0.02);
+                    }
                 }
                 // Transactions of TPC-C use twenty times the pages.
                 let (warmup, transactions) = match job.benchmark {
                     Benchmark::LinkBench => (8000, 8000),
                     Benchmark::Tpcc => (500, 1000),
                 };
-                job.warmup = job.warmup.min(warmup);
-                job.transactions = job.transactions.min(transactions);
+                if own("warmup") {
+                    job.warmup = job.warmup.min(warmup);
+                }
+                if own("transactions") {
+                    job.transactions = job.transactions.min(transactions);
+                }
             }
-            PageModel::Tree(job) => job.operations = job.operations.min(2000),
+            PageModel::Tree(job) => {
+                if lowers(&format!("tree.{name}.operations")) {
+                    job.operations = job.operations.min(2000);
+                }
+            }
         }
     }
 }
@@ -347,10 +372,8 @@ impl<S: RowBox> Run<S> {
 
     /// Writes the drive of the cache in sequence: a fresh drive collects nothing.
     async fn fill_flash(&self) -> Result<(), RowError> {
-        match (&self.drives.flash, &self.cache) {
-            (Some(flash), Some(cache)) => Ok(cache::fill(&self.rt, flash, cache.prepare).await?),
-            _ => Ok(()),
-        }
+        let (Some(flash), Some(cache)) = (&self.drives.flash, &self.cache) else { return Ok(()) };
+        Ok(cache::fill(&self.rt, flash, cache.prepare, self.plan.tell.clone()).await?)
     }
 
     /// Pages and log, as this host goes to them.
@@ -567,7 +590,7 @@ impl<S: RowBox> Run<S> {
             f.databases_corrupt += 1;
             f.violations += u64::from(sound);
             f.problem(format!(
-                "cut {number}: {} pages are torn, {} lack changes, {} are ahead of the log",
+                "cut {number}: damaged pages: {} torn, {} without changes, {} ahead of the log",
                 found.torn, found.behind, found.ahead
             ));
         }
@@ -627,7 +650,8 @@ impl<S: RowBox> Run<S> {
             if found.missing > 0 {
                 f.databases_corrupt += 1;
                 f.violations += u64::from(kept);
-                f.problem(format!("cut {number}: {} nodes of the tree are gone", found.missing));
+                let nodes = counted(found.missing, "node of the tree is", "nodes of the tree are");
+                f.problem(format!("cut {number}: {nodes} gone"));
             }
             drop(f);
             cut();
@@ -660,7 +684,7 @@ fn lost(f: &mut RowFindings, number: u32, commits: u64, kept: bool) {
         f.commits_lost += commits;
         f.cuts_with_loss += 1;
         f.violations += if kept { commits } else { 0 };
-        f.problem(format!("cut {number}: {commits} acknowledged commits are gone"));
+        f.problem(format!("cut {number}: {}", gone(commits)));
     }
 }
 

@@ -2,6 +2,7 @@
 //! reads all of it.
 
 use std::cell::Cell;
+use tantalum_device::counted;
 use tantalum_workload::database::{self, Benchmark};
 use tantalum_workload::sql::{Row, Sql};
 
@@ -55,7 +56,11 @@ pub fn examine(sql: &mut dyn Sql, benchmark: &dyn Benchmark, answered: impl FnOn
     match benchmark.verify(sql) {
         Ok(findings) if !findings.is_clean() => {
             damage.extend(findings.listed);
-            damage.push(format!("{} rows or counts are wrong", findings.total));
+            damage.push(counted(
+                findings.total,
+                "row or count is wrong",
+                "rows or counts are wrong",
+            ));
         }
         Ok(_) => {}
         Err(e) => damage.push(format!("the tables cannot be read: {e}")),

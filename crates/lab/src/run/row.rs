@@ -26,7 +26,7 @@ use crate::run::sqlite::{Engine, Settings};
 use crate::run::turn::{self, Books, Stop};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
-use tantalum_device::{BlockDevice, IoError, PowerCycle};
+use tantalum_device::{BlockDevice, IoError, PowerCycle, counted};
 use tantalum_drive::Drive;
 use tantalum_files::FilesError;
 use tantalum_oracle::patience::Hang;
@@ -35,6 +35,11 @@ use tantalum_rt::{Nanos, Rt, RunError, Runtime, Stream, first};
 use tantalum_workload::database::{self, Benchmark, Client, StepError};
 use tantalum_workload::pages::CacheCounts;
 use tantalum_workload::sql::{SqlError, SqlErrorKind};
+
+/// So many lost commits, in words.
+pub fn gone(commits: u64) -> String {
+    counted(commits, "acknowledged commit is gone", "acknowledged commits are gone")
+}
 
 /// Bytes that have gone to a drive, and from its firmware to flash, so far.
 #[derive(Clone, Copy, Debug, Default)]
@@ -69,7 +74,7 @@ pub trait RowBox: PowerCycle + Clone + 'static {
 }
 
 /// How a row runs.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct RowPlan {
     /// Power cuts to make.
     pub cuts: u32,
@@ -89,6 +94,8 @@ pub struct RowPlan {
     pub settings: Settings,
     /// What comes before anything else.
     pub preparation: Option<Preparation>,
+    /// Is told how much of the drive of a flash cache has been prepared.
+    pub tell: Rc<dyn Fn(f64)>,
 }
 
 impl RowPlan {
@@ -499,12 +506,13 @@ impl<S: RowBox> Run<S> {
             f.commits_lost += balance.lost;
             f.violations += if promise.commits { balance.lost } else { 0 };
             f.cuts_with_loss += 1;
-            f.problem(format!("cut {cut}: {} acknowledged commits are gone", balance.lost));
+            f.problem(format!("cut {cut}: {}", gone(balance.lost)));
         }
         // (The ledger of a damaged database may say anything.)
         if balance.ahead > 0 && verdict.damage.is_empty() {
             f.ledger_ahead += balance.ahead;
-            f.problem(format!("cut {cut}: the ledger is ahead of {} clients", balance.ahead));
+            let clients = counted(balance.ahead, "client", "clients");
+            f.problem(format!("cut {cut}: the ledger is ahead of {clients}"));
         }
         if !verdict.damage.is_empty() {
             f.databases_corrupt += 1;
@@ -548,4 +556,17 @@ struct SecondCut {
 /// A time between these bounds.
 pub(crate) fn draw(dice: &mut Stream, [least, most]: [Nanos; 2]) -> Nanos {
     Nanos(dice.range(least.0, most.0.max(least.0) + 1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_lost_commit_has_no_plural() {
+        assert_eq!(
+            [1, 2].map(gone),
+            ["1 acknowledged commit is gone", "2 acknowledged commits are gone"]
+        );
+    }
 }

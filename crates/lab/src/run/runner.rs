@@ -193,13 +193,12 @@ fn try_row(
     log: Option<&Log>,
 ) -> (RowFindings, Result<(), RowError>) {
     let run = &row.scene.run;
+    let (told, name) = (progress.clone(), row.name.clone());
+    let tell: Rc<dyn Fn(f64)> = Rc::new(move |share| told(Progress::Preconditioning(&name, share)));
     let preparation = row.scene.precondition.as_ref().map(|how| Preparation {
         how: how.clone(),
         job: row.job().cloned(),
-        tell: {
-            let (progress, name) = (progress.clone(), row.name.clone());
-            Rc::new(move |share| progress(Progress::Preconditioning(&name, share)))
-        },
+        tell: tell.clone(),
     });
     let plan = RowPlan {
         cuts: experiment.cuts,
@@ -216,6 +215,7 @@ fn try_row(
             synchronous: row.synchronous,
         },
         preparation,
+        tell: tell.clone(),
     };
     // A workload without SQLite has no content except stamps.
     let bytes = row.workload.has_journal() || log.is_some();
@@ -250,7 +250,7 @@ fn try_row(
                 Ok::<_, RowError>(Stats::new(rt, made))
             };
             let flash = built(Model::of(&job.flash, &row.scene).map_err(RowError::Design)?)?;
-            CachedBox::new(rt, job, how.page_size, flash, built(model)?)
+            CachedBox::new(rt, job, how.page_size, flash, built(model)?, tell.clone())
         };
         return block::replay(seed, plan, (how, source::open(how)), made, cut);
     }

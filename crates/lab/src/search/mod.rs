@@ -21,6 +21,7 @@ pub use grid::{Candidate, Choice, Keeps};
 
 use crate::file::experiment::{Expect, Experiment, Journal, Row, Scene, Synchronous, WorkloadKind};
 use crate::file::parse;
+use crate::file::quick::Quick;
 use crate::run::memory;
 use crate::subject::Model;
 use std::collections::{BTreeMap, BTreeSet};
@@ -196,7 +197,7 @@ impl Search {
             params: BTreeMap::new(),
             published: Vec::new(),
             scene: self.scene.clone(),
-            quick: false,
+            quick: Quick::default(),
         };
         let at_once = threads.clamp(1, self.grid.len());
         memory::check(experiment, &vec![row; at_once], at_once)

@@ -25,6 +25,7 @@ fn sqlite(journal: Journal, synchronous: Synchronous, keys: &str) -> RowFindings
         recovery_cut_percent: 0,
         settings: Settings { page_bytes: 4096, cache_pages: 20, journal, synchronous },
         preparation: None,
+        tell: Rc::new(|_| ()),
     };
     let benchmark = Rc::new(Ycsb::new(YcsbScale { records: 2000, ..YcsbScale::default() }));
     let drive = |rt: &Rt| Ok(Model::Ssd(Box::new(design)).build(rt, Payload::Bytes).unwrap());

@@ -85,6 +85,7 @@ fn plan(seconds: u64) -> RowPlan {
             synchronous: Synchronous::Full,
         },
         preparation: None,
+        tell: Rc::new(|_| ()),
     }
 }
 

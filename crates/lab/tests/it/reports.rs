@@ -583,7 +583,7 @@ fn every_field_is_documented_and_every_documented_field_is_there() {
     run.insert("interrupted".to_string());
     run.insert("missing".to_string());
     let mut speed = BTreeSet::new();
-    fields(&serde_json::to_value(bench::drive(1, |_| ())).unwrap(), "", &mut speed);
+    fields(&serde_json::to_value(bench::drive(1, |_| (), |_| ())).unwrap(), "", &mut speed);
     let (of_run, of_measures) = of_run.split_once("### Measures").unwrap();
     let named = of_measures.lines().filter_map(|l| l.strip_prefix("| `")?.split(" | ").next());
     let named: Vec<&str> = named.flat_map(|l| l.trim_end_matches('`').split("`, `")).collect();

@@ -48,6 +48,7 @@ fn plan(journal: Journal, synchronous: Synchronous) -> RowPlan {
         recovery_cut_percent: 30,
         settings: Settings { page_bytes: 4096, cache_pages: 20, journal, synchronous },
         preparation: None,
+        tell: Rc::new(|_| ()),
     }
 }
 

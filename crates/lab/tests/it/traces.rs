@@ -2,7 +2,7 @@
 //! power cuts, judged block by block, and told of when they cannot be read.
 
 use std::io::{BufRead, Cursor};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use tantalum_lab::file::experiment::{Expect, Experiment};
 use tantalum_lab::report::{Report, Verdict};
 use tantalum_lab::run::runner;
@@ -19,10 +19,13 @@ fn text(file: &str, more: &str) -> String {
 }
 
 fn run(name: &str, text: &str) -> Result<Report, String> {
+    watched(name, text, Arc::new(|_: runner::Progress<'_>| ()))
+}
+
+fn watched(name: &str, text: &str, watch: runner::Watch) -> Result<Report, String> {
     let experiment = Experiment::parse(name, text).map_err(|e| e.to_string())?;
     let rows = experiment.rows()?;
     runner::check(&rows)?;
-    let watch: runner::Watch = Arc::new(|_: runner::Progress<'_>| ());
     Ok(runner::run(&experiment, &rows, 1, &watch))
 }
 
@@ -99,6 +102,25 @@ fn a_trace_is_played_behind_a_flash_cache_and_nothing_promised_is_lost() {
     // (The trace reads nothing again that it wrote: with the last table no page enters that is read.)
     let [mixed, through, dirty] = reads_that_hit[..] else { unreachable!("one for each table") };
     assert!(mixed > 0.0 && through > 0.0 && dirty == 0.0, "{reads_that_hit:?}");
+}
+
+/// A large drive of a cache takes minutes: how far it is, is told as of any drive that is prepared.
+#[test]
+fn how_far_the_drive_of_a_cache_is_prepared_is_told() {
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let seen = told.clone();
+    let watch: runner::Watch = Arc::new(move |progress: runner::Progress<'_>| {
+        if let runner::Progress::Preconditioning(_, share) = progress {
+            seen.lock().expect("one thread").push(share);
+        }
+    });
+    let more = "queue_depth = 4\npage_size = 4096\ncache = \"flash\"\n[cache.flash]\n\
+                flash = \"durassd\"\nsize_mib = 8\nbatch = 16\nprepare = 0.02";
+    let name = format!("{SAMPLES}an-experiment.toml");
+    watched(&name, &text("fio3.log", more), watch).expect("it runs");
+    let told = told.lock().expect("one thread");
+    assert!(told.iter().any(|share| *share > 0.0 && *share < 1.0), "{told:?}");
+    assert_eq!(told.last(), Some(&1.0), "{told:?}");
 }
 
 #[test]
@@ -192,6 +214,7 @@ fn a_volatile_device_loses_what_a_trace_did_not_flush_and_no_more() {
             recovery_cut_percent: 0,
             settings,
             preparation: None,
+            tell: std::rc::Rc::new(|_| ()),
         };
         let subject = |rt: &Rt| {
             let caps = Caps {

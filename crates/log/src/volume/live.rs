@@ -12,7 +12,10 @@ use tantalum_device::{
 fn written_again(log: &LogStats) -> String {
     match log.hedges {
         0 => "none was written again".to_string(),
-        n => format!("written again {n} times, of which {} were first", log.hedges_won),
+        n => {
+            let times = counted(n, "time", "times");
+            format!("written again {times}, of which {} ended first", log.hedges_won)
+        }
     }
 }
 

@@ -25,9 +25,9 @@ pub struct CacheOptions {
     pub mount: MountOptions,
 }
 
-/// Of the flash device the cache has so much: little, so that pages leave it. (Few drives are so small:
-/// an image has as much as its design makes of it.)
-const FLASH: &str = "128MiB";
+/// Of the flash device the cache has so many bytes: few, so that pages leave it. (Few drives are so
+/// small: an image has as much as its design makes of it.)
+pub const FLASH_BYTES: u64 = 128 << 20;
 /// A bound in real time. Everything should be much quicker.
 const DONE: Duration = Duration::from_secs(120);
 
@@ -63,7 +63,7 @@ impl MountedCache {
     /// Makes the image of a blank flash device, in place of what is there.
     fn blank_flash(&self, interrupt: &Interrupt) -> Result<(), GroundError> {
         let program = &self.options.mount.program;
-        Ok(create(program, &self.options.design, FLASH, &self.flash(), interrupt)?)
+        Ok(create(program, &self.options.design, FLASH_BYTES, &self.flash(), interrupt)?)
     }
 
     /// Creates devices, cache and file system, and mounts it.
@@ -83,7 +83,7 @@ impl MountedCache {
     /// Gives the cache its size, whether it is served or not.
     fn make_small(&self, interrupt: &Interrupt) -> Result<(), GroundError> {
         let mut resize = command(&self.options.mount.program, ["cache", "resize"]);
-        resize.arg(&self.options.mount.source).args(["--flash-size", FLASH]);
+        resize.arg(&self.options.mount.source).args(["--flash-size", &FLASH_BYTES.to_string()]);
         run("tantalum cache resize", &mut resize, DONE, interrupt)?;
         Ok(())
     }

@@ -3,6 +3,7 @@
 use crate::ground::mounted::{FileSystem, MountOptions, Mounted};
 use crate::ground::{Blow, GroundError};
 use crate::program::{Interrupt, ProgramError, Stopwatch, command, run};
+use std::fmt::Display;
 use std::path::Path;
 use std::time::Duration;
 use tantalum_export::control::{Client, CutReport};
@@ -31,12 +32,12 @@ const SOON: Duration = Duration::from_millis(500);
 pub(super) fn create(
     program: &Path,
     design: &str,
-    capacity: &str,
+    capacity: impl Display,
     image: &Path,
     interrupt: &Interrupt,
 ) -> Result<(), ProgramError> {
     let mut create = command(program, ["drive", "create", "--force", "--design"]);
-    create.args([design, "--capacity", capacity]).arg(image);
+    create.args([design, "--capacity", &capacity.to_string()]).arg(image);
     run("tantalum drive create", &mut create, MADE, interrupt).map(drop)
 }
 

@@ -25,9 +25,10 @@ pub struct LogOptions {
     pub mount: MountOptions,
 }
 
-/// The capacity of a device, and of the backing. The log is filled many times in a run.
-const DEVICE: &str = "128MiB";
-const BACKING: &str = "1GiB";
+/// The capacity of a device, in bytes. The log is filled many times in a run.
+pub const DEVICE_BYTES: u64 = 128 << 20;
+/// That of the backing.
+pub const BACKING_BYTES: u64 = 1 << 30;
 /// A bound in real time. Everything should be much quicker.
 const DONE: Duration = Duration::from_secs(120);
 
@@ -59,9 +60,9 @@ impl MountedLog {
         let LogOptions { design, copies, mount, .. } = &self.options;
         let backing = mount.source.with_extension("backing");
         for device in &self.devices {
-            create(&mount.program, design, DEVICE, device, interrupt)?;
+            create(&mount.program, design, DEVICE_BYTES, device, interrupt)?;
         }
-        create(&mount.program, design, BACKING, &backing, interrupt)?;
+        create(&mount.program, design, BACKING_BYTES, &backing, interrupt)?;
         let mut make = command(&mount.program, ["log", "create", "--copies", &copies.to_string()]);
         make.arg(&mount.source).arg("--backing").arg(backing);
         for device in &self.devices {
@@ -103,7 +104,7 @@ impl MountedLog {
         #[allow(clippy::disallowed_methods, reason = "the edge: a device is taken away")]
         std::fs::remove_file(&self.devices[place])
             .map_err(|e| GroundError::Gone(format!("{}: {e}", self.devices[place].display())))?;
-        create(program, &self.options.design, DEVICE, &new, interrupt)?;
+        create(program, &self.options.design, DEVICE_BYTES, &new, interrupt)?;
         let mut replace = command(program, ["log", "replace"]);
         replace.arg(source).arg("--lost").arg(&self.devices[place]).arg("--with").arg(&new);
         match run("tantalum log replace", &mut replace, DONE, interrupt) {

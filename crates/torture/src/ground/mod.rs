@@ -17,6 +17,7 @@ use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::channel;
 use std::time::Duration;
+use tantalum_device::counted;
 use tantalum_export::control::CutReport;
 use tantalum_rt::Stream;
 
@@ -65,7 +66,7 @@ impl Outage {
         let Some(cut) = &self.cut else { return String::new() };
         let values = &cut.values;
         let mut text = match values.count("buffered_pages") {
-            Some(pages) => format!("{pages} pages in the buffer, "),
+            Some(pages) => format!("{} in the buffer, ", counted(pages, "page", "pages")),
             None => String::new(),
         };
         let joules = |name| values.number(name);

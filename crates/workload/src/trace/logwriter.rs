@@ -20,8 +20,18 @@ pub struct LogWriter<W> {
     out: W,
     sector: u32,
     entries: u64,
+    written: LoggedWrites,
     position: u64,
     error: Option<io::Error>,
+}
+
+/// The writes in a log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LoggedWrites {
+    /// How many there are.
+    pub count: u64,
+    /// Bytes of their data.
+    pub bytes: u64,
 }
 
 /// A flush that has been submitted.
@@ -34,7 +44,8 @@ pub struct Submitted {
 impl<W: Write + Seek> LogWriter<W> {
     /// A log of a device with blocks of `sector` bytes, which become the log's sectors.
     pub fn new(out: W, sector: u32) -> LogWriter<W> {
-        let mut log = LogWriter { out, sector, entries: 0, position: 0, error: None };
+        let written = LoggedWrites::default();
+        let mut log = LogWriter { out, sector, entries: 0, written, position: 0, error: None };
         log.put(&log.head());
         log
     }
@@ -44,6 +55,13 @@ impl<W: Write + Seek> LogWriter<W> {
         let blocks = data.len() as u64 / u64::from(self.sector);
         self.entry([at, blocks, if forced { FUA } else { 0 }], "");
         self.put(data);
+        self.written.count += 1;
+        self.written.bytes += data.len() as u64;
+    }
+
+    /// The writes so far.
+    pub fn written(&self) -> LoggedWrites {
+        self.written
     }
 
     /// Logs a discard of blocks from block `at` on.
@@ -153,6 +171,7 @@ mod tests {
         // This flush never completes.
         log.submit_flush();
         log.mark("the power went");
+        assert_eq!(log.written(), LoggedWrites { count: 2, bytes: 12_288 });
         let events = read(log.finish().unwrap().into_inner());
         let seen: Vec<_> = events
             .iter()

@@ -51,7 +51,7 @@ mod summary;
 pub use error::{Place, TraceError};
 pub use fields::MAX_DEVICES;
 pub use format::{BlkparseEvent, Format, Options};
-pub use logwriter::{LogOutput, LogWriter, Submitted};
+pub use logwriter::{LogOutput, LogWriter, LoggedWrites, Submitted};
 pub use reader::Trace;
 pub use summary::{FOOTPRINT_BLOCK, Report, Requests, Summary};
 

@@ -65,6 +65,10 @@ fn what_makes_no_cache_is_an_error() {
         of(Kind::Gsc, 9, |c| c.batch = 0).unwrap().to_string(),
         "batches of 0 pages: expected 2 to 1024 with gsc"
     );
+    assert_eq!(
+        of(Kind::Gsc, 9, |c| c.batch = 1).unwrap().to_string(),
+        "batches of 1 page: expected 2 to 1024 with gsc"
+    );
     assert_eq!(of(Kind::Lru, 9, |c| c.page_bytes = 1000), Some(ConfigError::PageBytes(1000)));
     assert_eq!(of(Kind::Lc, 9, |c| c.dirty_percent = 101), Some(ConfigError::DirtyPercent(101)));
     assert_eq!(of(Kind::Clock, u32::MAX, |_| {}), Some(ConfigError::TooManyFrames(u32::MAX)));

@@ -6,6 +6,8 @@
 
 use super::markdown;
 use crate::cache::started::Failed;
+use crate::counted::counted;
+use crate::interrupt::Stop;
 use crate::members::{
     Admit, CacheDescription, CacheDevices, Clean, Files, LabelPlace, MemberLink, Policy, Sync,
     cache_in_words, make, of_options, runtime, usual_batch,
@@ -26,7 +28,7 @@ use tantalum_nand::Opening;
 use tantalum_rt::{Nanos, Rt, Runtime, Stream, join_all};
 
 /// Arguments about devices.
-#[derive(Args)]
+#[derive(Args, Clone)]
 pub struct DeviceArguments {
     /// The flash device: a folder, which gets a file, or model:NAME:SIZE
     #[arg(long, value_name = "PATH", requires = "slow")]
@@ -92,11 +94,36 @@ struct Done {
 
 type Cache = FlashCache<MemberLink, DeviceStore<MemberLink>>;
 
-/// Measures, if devices are named.
-pub fn measured(arguments: &DeviceArguments) -> Option<Result<Vec<Run>, Failed>> {
-    let (flash, slow) = (arguments.flash.as_ref()?, arguments.slow.as_ref()?);
-    let runs = arguments.tasks.iter().map(|tasks| one(arguments, flash, slow, *tasks));
-    Some(runs.collect())
+/// Where the flash device is, and the slow one.
+pub type Places<'a> = (&'a Path, &'a Path);
+
+impl DeviceArguments {
+    /// The devices, if they are named.
+    pub fn places(&self) -> Option<Places<'_>> {
+        Some((self.flash.as_deref()?, self.slow.as_deref()?))
+    }
+
+    /// What all runs are called.
+    pub fn names(&self) -> Vec<String> {
+        self.tasks.iter().map(|tasks| counted(u64::from(*tasks), "task", "tasks")).collect()
+    }
+}
+
+/// Measures; after an interrupt these are the runs that have ended.
+pub fn measured(
+    arguments: &DeviceArguments,
+    places: Places<'_>,
+    stop: &Stop,
+) -> Result<Vec<Run>, Failed> {
+    let mut runs = Vec::new();
+    for tasks in &arguments.tasks {
+        let run = one(arguments, places, *tasks, stop)?;
+        if stop.is_set() {
+            break;
+        }
+        runs.push(run);
+    }
+    Ok(runs)
 }
 
 fn usage(why: impl std::fmt::Display) -> Failed {
@@ -120,7 +147,13 @@ fn place(path: &Path, bytes: u64, name: &str, made: &mut Files) -> Result<PathBu
     Ok(file)
 }
 
-fn one(arguments: &DeviceArguments, flash: &Path, slow: &Path, tasks: u32) -> Result<Run, Failed> {
+/// One run. An interrupt ends it early.
+fn one(
+    arguments: &DeviceArguments,
+    (flash, slow): Places<'_>,
+    tasks: u32,
+    stop: &Stop,
+) -> Result<Run, Failed> {
     let is_model = |path: &Path| path.to_str().is_some_and(|text| text.starts_with("model:"));
     if ![flash, slow].into_iter().all(|path| path.is_dir() || is_model(path)) {
         return Err(usage("name a folder or a model for each device: a benchmark makes its own"));
@@ -150,6 +183,7 @@ fn one(arguments: &DeviceArguments, flash: &Path, slow: &Path, tasks: u32) -> Re
     drop(made); // (1)
     let options = description.options().map_err(usage)?;
     let (changes, length, page) = (arguments.changes, arguments.length, description.page_bytes);
+    let stop = stop.clone();
     let work = async move {
         devices.members().power_on().await.map_err(failed)?;
         let (flash, slow) = (devices.flash.device(), devices.slow.device());
@@ -163,10 +197,10 @@ fn one(arguments: &DeviceArguments, flash: &Path, slow: &Path, tasks: u32) -> Re
         let pages = tantalum_cache::flash::SlowStore::pages(&store);
         let cache = Cache::open(&rt, flash, store, Rc::new(NoHost), open).await.map_err(usage)?;
         let users = Users { rt: rt.clone(), cache: cache.clone(), pages, changes: changes.into() };
-        let full = |stats: CacheStats| stats.used + 64 >= stats.frames;
+        let full = |stats: CacheStats| stats.used + 64 >= stats.frames || stop.is_set();
         users.work(tasks, length, full).await.map_err(failed)?;
         let (before, began) = (cache.stats(), rt.now());
-        let done = users.work(tasks, length, |_| false).await.map_err(failed)?;
+        let done = users.work(tasks, length, |_| stop.is_set()).await.map_err(failed)?;
         let (after, took) = (cache.stats(), rt.now().saturating_sub(began));
         cache.close().await.map_err(failed)?;
         Ok(run(tasks, &done, (before, after), took))

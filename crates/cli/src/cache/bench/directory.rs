@@ -2,6 +2,8 @@
 //! does meets all of them.
 
 use super::{BenchArguments, markdown};
+use crate::counted::counted;
+use crate::interrupt::Finished;
 use comfy_table::Table;
 use serde::Serialize;
 use tantalum_cache::bench::{Work, full, run};
@@ -32,42 +34,63 @@ fn median(mut all: Vec<f64>) -> f64 {
     all.get(all.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
-/// Measures.
-pub fn measured(arguments: &BenchArguments) -> Vec<Run> {
+/// What one round measured of each kind of work.
+pub struct Round {
+    /// A rate for each number of threads.
+    rates: Vec<Vec<f64>>,
+    /// [`Run::hits`], of the last number of threads.
+    hits: Vec<Option<f64>>,
+}
+
+/// Measures, and adds each round that has ended.
+pub fn measure(arguments: &BenchArguments, finished: &Finished<Round>) {
     let BenchArguments { pages, threads, operations, rounds, .. } = arguments;
     let directory = full(*pages);
-    // Of each kind of work, of each round, a rate for each number of threads.
-    let mut rates: Vec<Vec<Vec<f64>>> = vec![Vec::new(); WORKS.len()];
-    let mut hits = vec![None; WORKS.len()];
     for _ in 0..*rounds {
-        for (of, (work, _)) in WORKS.iter().enumerate() {
-            let mut round = Vec::new();
+        let mut round = Round { rates: Vec::new(), hits: Vec::new() };
+        for (work, _) in WORKS {
+            let (mut rates, mut hits) = (Vec::new(), None);
             for threads in threads {
-                let measured = run(&directory, *pages, *work, *threads, *operations);
-                hits[of] =
-                    Some(measured.hits).filter(|_| matches!(work, Work::Lookup | Work::Mixed));
-                round.push(measured.per_second);
+                let measured = run(&directory, *pages, work, *threads, *operations);
+                hits = Some(measured.hits).filter(|_| matches!(work, Work::Lookup | Work::Mixed));
+                rates.push(measured.per_second);
             }
-            rates[of].push(round);
+            round.rates.push(rates);
+            round.hits.push(hits);
         }
+        finished.add(round);
     }
+}
+
+/// What these rounds say; nothing without any.
+pub fn runs(arguments: &BenchArguments, rounds: &[Round]) -> Vec<Run> {
     let mut runs = Vec::new();
-    for ((rates, (_, operation)), hits) in rates.iter().zip(WORKS).zip(hits) {
-        for (i, threads) in threads.iter().enumerate() {
-            let of = |value: fn(&[f64], usize) -> f64| {
-                median(rates.iter().map(|round| value(round, i)).collect())
+    let Some(last) = rounds.last() else { return runs };
+    for (of, (_, operation)) in WORKS.into_iter().enumerate() {
+        for (i, threads) in arguments.threads.iter().enumerate() {
+            let median_of = |value: fn(&[f64], usize) -> f64| {
+                median(rounds.iter().map(|round| value(&round.rates[of], i)).collect())
             };
             runs.push(Run {
                 operation,
                 threads: *threads,
-                pages: *pages,
-                per_second: of(|round, i| round[i]),
-                ratio: of(|round, i| round[i] / round[0]),
-                hits,
+                pages: arguments.pages,
+                per_second: median_of(|rates, i| rates[i]),
+                ratio: median_of(|rates, i| rates[i] / rates[0]),
+                hits: last.hits[of],
             });
         }
     }
     runs
+}
+
+/// What to say of an interrupt after so many of all rounds.
+pub fn interrupted(ended: usize, rounds: u32) -> String {
+    let all = counted(rounds.into(), "round", "rounds");
+    match ended {
+        0 => format!("interrupted before the first of {all} had ended: there are no numbers"),
+        ended => format!("interrupted after {ended} of {all}: these are their medians"),
+    }
 }
 
 /// As a table.
@@ -83,4 +106,16 @@ pub fn table(runs: &[Run]) -> Table {
         ]);
     }
     table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interrupt_tells_of_how_many_rounds_the_numbers_are() {
+        let none = "interrupted before the first of 1 round had ended: there are no numbers";
+        assert_eq!(interrupted(0, 1), none);
+        assert_eq!(interrupted(2, 5), "interrupted after 2 of 5 rounds: these are their medians");
+    }
 }

@@ -3,6 +3,7 @@
 use super::arguments::Schedule;
 use super::power::Pulled;
 use super::{Front, Plug};
+use crate::counted::counted;
 use crate::drive::words;
 use crate::out;
 use std::cell::RefCell;
@@ -28,7 +29,9 @@ async fn follow<B: LiveBox, F: Front>(plug: &Rc<Plug<B, F>>, schedule: &Schedule
         let span = schedule.cut_every.map(|times| between(&mut dice, times));
         let time = first(carried_out(plug, schedule.cut_after_ops), passed(plug, span));
         let (pulled, reason) = match first(time, plug.until_cut(pulls)).await {
-            First::A(First::A((pulled, count))) => (pulled, format!("after {count} commands")),
+            First::A(First::A((pulled, count))) => {
+                (pulled, format!("after {}", counted(count, "command", "commands")))
+            }
             First::A(First::B(span)) => (plug.pull(), format!("after {:.3} s", span.as_secs_f64())),
             // Another client has cut the power, and will restore it.
             First::B(()) => continue,

@@ -2,8 +2,12 @@
 
 use super::LiveArguments;
 use super::arguments::RamAck;
+use crate::counted::counted;
 use crate::drive::create;
-use crate::members::{CHUNK_KIB, array_of, describes_nothing, is_cache, is_description};
+use crate::members::{
+    CHUNK_KIB, Group, array_of, describes_nothing, is_cache, is_description, is_log,
+};
+use crate::shared_words::described;
 use std::path::{Path, PathBuf};
 use tantalum_device::{Ack, Caps, DiskModel, FileSettings, Payload};
 use tantalum_drive::Design;
@@ -35,7 +39,7 @@ pub enum Source {
 
 impl Source {
     /// The box of the arguments, which exclude each other. If it is `read_only`, nothing will be
-    /// written to it.
+    /// written to it. The command is one of drives, or of a `group` of descriptions.
     ///
     /// # Errors
     /// What is missing or wrong, in a line.
@@ -43,10 +47,16 @@ impl Source {
         arguments: &LiveArguments,
         image: Option<&Path>,
         read_only: bool,
+        group: Option<Group>,
     ) -> Result<Source, String> {
         if let Some(path) = image.filter(|path| matches!(path.try_exists(), Ok(false))) {
-            let (name, make) = (path.display(), make(path));
+            let name = path.display();
+            let make = group.map_or_else(|| make(path), |group| group.makes_one(path));
             return Err(format!("there is no \"{name}\": {make}"));
+        }
+        if let Some(path) = image.filter(|_| group.is_some()) {
+            let name = path.display();
+            described(path.to_owned()).map_err(|why| format!("\"{name}\": {why}"))?;
         }
         if let Some(path) = image.filter(|path| is_description(path)) {
             if read_only {
@@ -57,7 +67,9 @@ impl Source {
             if let Some(why) = describes_nothing(path) {
                 return Err(why);
             }
-            return Ok(match is_cache(path) {
+            // A file that may be either is what the command is for.
+            let may_be_cache = group == Some(Group::Cache) && !is_log(path);
+            return Ok(match may_be_cache || is_cache(path) {
                 true => Source::Cache(path.to_owned()),
                 false => Source::Log(path.to_owned()),
             });
@@ -118,7 +130,8 @@ fn design(name: &str, capacity: Option<u64>) -> Result<Design, String> {
 
 fn ram(bytes: u64, ack: RamAck) -> Result<Caps, String> {
     if !bytes.is_multiple_of(BLOCK) {
-        return Err(format!("--ram: {bytes} bytes are not whole blocks of {BLOCK} bytes"));
+        let bytes = counted(bytes, "byte is", "bytes are");
+        return Err(format!("--ram: {bytes} not whole blocks of {BLOCK} bytes"));
     }
     let safe = Caps::power_safe(bytes / BLOCK, Payload::Bytes);
     Ok(match ack {
