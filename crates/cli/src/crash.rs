@@ -77,7 +77,9 @@ pub struct CrashArguments {
     list: bool,
     /// Repeat one case of one row; its name was printed when it was found
     #[arg(long, value_name = "CASE",
-          conflicts_with_all = ["exhaustive", "samples", "budget", "findings", "stop_at_first"])]
+          conflicts_with_all = [
+              "exhaustive", "samples", "budget", "findings", "stop_at_first", "json",
+          ])]
     case: Option<String>,
     /// End at the first finding
     #[arg(long)]

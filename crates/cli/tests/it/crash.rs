@@ -273,6 +273,7 @@ fn mistakes_end_in_2_and_are_named() {
     ends(&crash(&[&fine, "--samples", "0"]), 2);
     ends(&crash(&[&fine, "--samples", "3", "--exhaustive"]), 2);
     ends(&crash(&[&fine, "--case", "0.1", "--for", "2s"]), 2);
+    ends(&crash(&[&fine, "--case", "0.1", "--json", "-"]), 2);
     ends(&crash(&[&fine, "--seed", "some"]), 2);
     let (out, _) = ends(&crash(&[&fine, "--row", "volatile", "--case", "0.17"]), 0);
     assert!(out.contains("nothing is wrong"), "{out}");
