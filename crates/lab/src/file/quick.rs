@@ -3,6 +3,7 @@
 //! 1. A key that was set from outside keeps its value, unless a row's parameters have the key, too:
 //!    then the value is the file's.
 
+use crate::file::scene::Scene;
 use std::collections::BTreeMap;
 
 /// Whether the rows of an experiment are to be small, and which keys were set from outside.
@@ -28,6 +29,34 @@ impl Quick {
         let is_set = self.set.iter().any(|set| covers(set, key));
         let is_of_row = params.keys().any(|param| covers(param, key));
         self.is_on && (is_of_row || !is_set)
+    }
+
+    /// Makes the scene of a row with these parameters small.
+    pub(crate) fn shrink(&self, scene: &mut Scene, params: &BTreeMap<String, toml::Value>) {
+        let lowers = |key: &str| self.lowers(params, key);
+        for (key, value, most) in [
+            ("run.warm_up_ms", &mut scene.run.warm_up_ms, 1000),
+            ("linkbench.nodes", &mut scene.linkbench.nodes, 500),
+            ("ycsb.records", &mut scene.ycsb.records, 400),
+            ("tpcc.warehouses", &mut scene.tpcc.warehouses, 2),
+            ("tpcc.items", &mut scene.tpcc.items, 200),
+            ("tpcc.customers_per_district", &mut scene.tpcc.customers_per_district, 9),
+        ] {
+            if lowers(key) {
+                *value = (*value).min(most);
+            }
+        }
+        if lowers("tpcc.orders_per_district") {
+            let orders = &mut scene.tpcc.orders_per_district;
+            *orders = orders.map(|n| n.min(9));
+        }
+        if lowers("run.run_ms") {
+            scene.run.run_ms = scene.run.run_ms.map(|ms| ms.min(1000));
+        }
+        if let Some(how) = scene.precondition.as_mut().filter(|_| lowers("precondition.passes_max"))
+        {
+            how.passes_max = how.passes_max.min(0.1);
+        }
     }
 }
 
