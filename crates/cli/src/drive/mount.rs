@@ -7,6 +7,7 @@
 //!    has in memory reaches the drive, because the open file fails permanently. After a restore a
 //!    new mount replaces it.
 
+mod busy;
 pub mod filesystem;
 mod layers;
 mod programs;
@@ -16,6 +17,7 @@ use super::live::{self, Build, Failure, Front, LiveArguments, OnCut, ServedBox, 
 use super::size;
 use crate::members::Group;
 use crate::out;
+use busy::Attempts;
 use clap::Args;
 use filesystem::{Content, Kind};
 use layers::{Layers, Recipe};
@@ -25,7 +27,7 @@ use tantalum_device::{BlockDevice, LiveBox, PowerCycle};
 use tantalum_rt::Nanos;
 
 /// Time between two attempts to unmount a file system in use.
-const AGAIN: Nanos = Nanos::from_millis(500);
+const AGAIN: Nanos = Nanos::from_millis(250);
 
 /// Arguments of `tantalum drive mount`.
 #[derive(Args, Clone)]
@@ -284,12 +286,11 @@ impl<B: LiveBox> Front for MountFront<B> {
     }
 
     async fn stop(&self) -> Result<(), String> {
-        let mut told = None;
+        let mut attempts = Attempts::default();
         while let Err(busy) = self.layers.down().await {
-            if told.as_ref() != Some(&busy) {
-                out::note(layers::left_by_a_second_signal(&busy));
+            if attempts.found(&busy) {
+                out::note(busy::left_by_a_second_signal(&busy));
                 *self.in_use.borrow_mut() = Some(busy.to_string());
-                told = Some(busy);
             }
             self.site.io.sleep(AGAIN).await;
         }

@@ -1,7 +1,7 @@
 //! `tantalum drive mount` with the kernel: FUSE, loop devices, ext4, XFS. Needs root, and
 //! `scripts/install-mount-tools`.
 
-use crate::mounting::{Mounted, Place, output, possible, run, tantalum, unmount};
+use crate::mounting::{Mounted, Place, mounts, output, possible, run, tantalum, unmount};
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::Write;
@@ -571,6 +571,29 @@ fn what_is_in_use_is_waited_for_or_left_to_its_users() {
     let back = fs::read_to_string(mounted.path("open")).expect("the file");
     assert_eq!(back, "it works all the while");
     mounted.stop();
+    assert_sound(&place, &image, "ext4");
+}
+
+/// The kernel lets go of a loop device when its last user closes it: until then the file on it is in
+/// use.
+#[test]
+fn a_loop_device_that_is_open_is_told_and_waited_for() {
+    if !possible(&EXT4) {
+        return;
+    }
+    let place = Place::new("loop-open");
+    let (image, dir) = (place.image("durassd"), place.path("m"));
+    let mut mounted = Mounted::new(&dir, &[&image, &dir, "--fs", "ext4"]);
+    let table = mounts();
+    let line = table.lines().find(|line| line.contains(&format!(" {dir} "))).expect("the mount");
+    let disk = line.split(' ').find(|word| word.starts_with("/dev/loop")).expect("a loop device");
+    let open = File::open(disk).expect("it opens");
+    mounted.signal(Signal::TERM);
+    mounted.wait_for(&format!(") has {disk}. It is unmounted as soon as they are done"), 1);
+    drop(open);
+    assert_eq!(mounted.wait(), Some(0), "{}", mounted.said());
+    assert_eq!(mounted.said().matches("is in use").count(), 1, "{}", mounted.said());
+    place.assert_clean();
     assert_sound(&place, &image, "ext4");
 }
 

@@ -1,15 +1,15 @@
 //! The layers above a drive: the file, a loop device on it, a file system on that. Each layer is
 //! optional.
 
+use super::busy::Busy;
 use super::filesystem::{self, Kind};
 use super::programs;
-use super::table::{self, Mounted, User};
+use super::table::{self, Mounted};
 use crate::drive::live::{Failure, Live, Site};
 use crate::out;
 use rustix::fs::Mode;
 use rustix::io::Errno;
 use std::cell::{Cell, RefCell};
-use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -46,17 +46,6 @@ pub struct Recipe {
     pub options: Option<String>,
     /// What a cut does to the file.
     pub on_cut: OnCut,
-}
-
-/// A mount point in use.
-#[derive(PartialEq, Eq)]
-pub struct Busy {
-    /// The mount point.
-    pub at: PathBuf,
-    /// Its users.
-    pub users: Vec<User>,
-    /// What the program that unmounts gave as its reason.
-    pub why: Option<String>,
 }
 
 /// See the module.
@@ -582,40 +571,4 @@ fn topmost(at: &Path) -> Option<Mounted> {
 /// Whether the process that served the file system there has ended.
 fn is_dead(at: &Path) -> bool {
     matches!(rustix::fs::stat(at), Err(Errno::NOTCONN | Errno::CONNABORTED))
-}
-
-impl fmt::Display for Busy {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} is in use: ", self.at.display())?;
-        for (i, user) in self.users.iter().take(8).enumerate() {
-            write!(f, "{}{user}", if i > 0 { ", " } else { "" })?;
-        }
-        match (self.users.len(), &self.why) {
-            // It need not be in use: the program may lack something.
-            (0, Some(why)) => write!(f, "something that cannot be seen from here ({why})"),
-            (0, None) => f.write_str("something that cannot be seen from here"),
-            (count, _) if count > 8 => write!(f, ", and {} more", count - 8),
-            _ => Ok(()),
-        }
-    }
-}
-
-/// The message that names the users of a busy mount, and says what to do.
-pub fn left_by_a_second_signal(busy: &Busy) -> String {
-    format!(
-        "{busy}. It is unmounted as soon as they are done; a second signal leaves it to its users"
-    )
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Who looks for users that are not there has to know what else it may be.
-    #[test]
-    fn a_mount_without_users_names_the_reason_of_the_program() {
-        let why = "unmounting failed (1): fusermount3: failed to open /etc/mtab";
-        let busy = Busy { at: "/mnt/x".into(), users: Vec::new(), why: Some(why.to_string()) };
-        assert!(busy.to_string().ends_with(&format!("({why})")), "{busy}");
-    }
 }

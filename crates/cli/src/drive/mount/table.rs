@@ -178,14 +178,15 @@ fn name(pid: u32) -> String {
     read(format!("/proc/{pid}/comm")).unwrap_or_default().trim_end().to_string()
 }
 
-/// The processes that keep the mount at `dir` busy: those with an open file there, and those with a
-/// copy of a mount of a loop device on a file there. Only links of `/proc` are read, nothing in
-/// `dir`.
+/// The processes that keep the mount at `dir` busy: those with an open file there, and those that
+/// have a loop device on a file there open, or a copy of its mount. Only links of `/proc` are read,
+/// nothing in `dir`.
 pub fn users(dir: &Path) -> Vec<User> {
     let disks = loops().into_iter().filter(|(_, file)| file.starts_with(dir));
     let disks: Vec<String> = disks.map(|(disk, _)| disk).collect();
     let mut all = openers(dir);
     if !disks.is_empty() {
+        all.extend(disks.iter().flat_map(|disk| openers(Path::new(disk))));
         all.extend(copies(|mount| disks.contains(&mount.source)));
     }
     all
