@@ -292,6 +292,33 @@ fn a_drive_that_another_process_unmounts_ends() {
     }
 }
 
+/// The drive is shown again although a copy of the mount keeps its connection alive.
+#[test]
+fn what_is_unmounted_without_power_is_mounted_again_beside_a_copy() {
+    if !possible(&EXT4) {
+        return;
+    }
+    for more in [&[][..], &["--files"], &["--fs", "ext4"]] {
+        let place = Place::new(&format!("copied-cut-{}", more.join("")));
+        let (image, dir) = (place.image("durassd"), place.path("m"));
+        let mut mounted = Mounted::new(&dir, &[&[&*image, &*dir], more].concat());
+        let name = if more.is_empty() { "drive" } else { "file" };
+        let other = CopyOfMount::of(Path::new(&dir));
+        run(env!("CARGO_BIN_EXE_tantalum"), &["drive", "cut", &image]);
+        unmount(&dir);
+        run(env!("CARGO_BIN_EXE_tantalum"), &["drive", "restore", &image]);
+        assert!(mounts().contains(&format!(" {dir} ")), "{more:?}: {}", mounted.said());
+        let mut how = OpenOptions::new();
+        let how = how.write(true).create(!more.is_empty());
+        let file = how.open(mounted.path(name)).expect("a file");
+        file.write_all_at(&[9; 8192], 0).expect("written");
+        drop((file, other));
+        mounted.signal(Signal::TERM);
+        assert_eq!(mounted.wait(), Some(0), "{more:?}: {}", mounted.said());
+        place.assert_clean();
+    }
+}
+
 /// If /dev/fuse exists but may not be opened, the error does not say that it is missing.
 #[test]
 fn who_may_not_open_the_fuse_device_is_told_so() {

@@ -60,6 +60,8 @@ pub struct Layers<B: LiveBox> {
     /// Directories that were made, and are removed at the end.
     made: RefCell<Vec<PathBuf>>,
     served: RefCell<Option<Served>>,
+    /// The mount of what is served.
+    connected: RefCell<Option<Mounted>>,
     /// The files of the drive, if it is mounted as a directory of files.
     directory: RefCell<Option<Rc<Directory<Device<B>>>>>,
     /// The loop device.
@@ -105,6 +107,7 @@ impl<B: LiveBox> Layers<B> {
             rights,
             made: RefCell::new(made),
             served: RefCell::default(),
+            connected: RefCell::default(),
             directory: RefCell::default(),
             disk: RefCell::default(),
             mounted: Cell::new(false),
@@ -137,7 +140,7 @@ impl<B: LiveBox> Layers<B> {
         if self.recipe.files {
             self.find_files().await?;
         }
-        self.show()?;
+        self.show().await?;
         let Some(kind) = self.recipe.fs else { return Ok(()) };
         // The kernel must not wait for this thread while this thread waits for memory.
         let _ = rustix::process::configure_io_flusher_behavior(true);
@@ -204,9 +207,16 @@ impl<B: LiveBox> Layers<B> {
         Ok(())
     }
 
-    fn show(&self) -> Result<(), String> {
-        if self.served.borrow().as_ref().is_some_and(|served| !served.is_over()) {
-            return Ok(());
+    async fn show(&self) -> Result<(), String> {
+        let served = self.served.borrow_mut().take();
+        if let Some(served) = served {
+            if !served.is_over() && self.is_connected().await {
+                *self.served.borrow_mut() = Some(served);
+                return Ok(());
+            }
+            // It was unmounted while the power was off. It may be about to end, or another process
+            // has a copy of the mount: one of a drive that has lost its power.
+            served.stop().await;
         }
         if self.recipe.fs.is_some() {
             self.make_dir(Path::new(PRIVATE), 0o755)?;
@@ -222,7 +232,20 @@ impl<B: LiveBox> Layers<B> {
             None => Served::one_file(rt, connection, &file, on_cut),
         };
         *self.served.borrow_mut() = Some(served);
+        *self.connected.borrow_mut() = topmost(&self.file_dir);
         Ok(())
+    }
+
+    /// Whether the mount of what is served is still there.
+    async fn is_connected(&self) -> bool {
+        let connected = self.connected.borrow().clone();
+        let is_there = || connected.as_ref().is_none_or(is_there);
+        if is_there() {
+            return true;
+        }
+        // (A table that changes may be read without one of its lines.)
+        self.site.io.sleep(PAUSE).await;
+        is_there()
     }
 
     /// Makes a directory that is not below the mount of this process.
@@ -298,14 +321,11 @@ impl<B: LiveBox> Layers<B> {
         Ok(&self.recipe.dir)
     }
 
-    /// What users saw, if it is mounted nowhere any more though the drive has power. (Elsewhere it is
-    /// if it was moved.)
+    /// What users saw, if it is mounted nowhere any more though the drive has power.
     fn is_gone(&self) -> Option<Mounted> {
         let shown = self.shown.borrow().clone()?;
         let is_on = self.site.drive.inner().power_state() == PowerState::On;
-        let is_there =
-            || table::mounts().is_none_or(|all| all.iter().any(|m| m.is_copy_of(&shown)));
-        (is_on && !is_there()).then_some(shown)
+        (is_on && !is_there(&shown)).then_some(shown)
     }
 
     /// Whether another process has unmounted the file. What is mounted there now, if anything, is not
@@ -561,6 +581,11 @@ fn make_dir(dir: &Path, mode: u32) -> Result<bool, String> {
 /// Whether something is mounted there, as far as that is known.
 fn is_mounted(at: &Path) -> bool {
     table::mounts().is_none_or(|all| all.iter().any(|mount| mount.at == at))
+}
+
+/// Whether this is mounted, as far as that is known: elsewhere, if it was moved.
+fn is_there(one: &Mounted) -> bool {
+    table::mounts().is_none_or(|all| all.iter().any(|mount| mount.is_copy_of(one)))
 }
 
 /// What is mounted there last, and so hides the other mounts.
