@@ -5,7 +5,7 @@ use std::process::{Child, Command, Stdio};
 /// In the new mount namespace what other tests have mounted is let go, so that they can unmount it.
 const KEEP_ONE: &str = r#"
 awk -v keep="$0" '/ - [^ ]+ (\/dev\/loop|tantalum:)/ && $5 != keep { print $5 }' /proc/self/mountinfo |
-  tac | xargs -r -n 1 umount -l
+  tac | xargs -r umount -l
 echo begun
 exec sleep 1000"#;
 

@@ -27,7 +27,7 @@ use tantalum_device::{BlockDevice, LiveBox, PowerCycle};
 use tantalum_rt::Nanos;
 
 /// Time between two attempts to unmount a file system in use.
-const AGAIN: Nanos = Nanos::from_millis(250);
+const AGAIN: Nanos = Nanos::from_millis(500);
 
 /// Arguments of `tantalum drive mount`.
 #[derive(Args, Clone)]
